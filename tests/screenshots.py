@@ -45,6 +45,7 @@ def main(run: str | None = None, tutorial: str | None = None) -> None:
                 tab.open(unit)
                 save(tab, name, folder)
             with served(run) as address:
+                tab.resize(*LIVE[""])
                 tab.open(address, "document.body?.dataset.ready === 'texts'")
                 tab.run(f"document.getElementById('live').open = true; {DRAW}")
                 answers(tab, "live", ".ranked", folder)
@@ -60,9 +61,11 @@ def answers(tab: Tab, name: str, units: str, folder: Path) -> None:
     """Saves a live answer on a wide screen and on a telephone, from its beginning. Its images are loaded when they are near."""
     for end, size in LIVE.items():
         tab.resize(*size)
+        tab.wait(f"document.querySelector('#live {units}')")
         tab.run(TO_TOP.format("#live .why" if name == "why" else "#live"))
         tab.wait(DRAWN.format(units))
-        save(tab, f"{name}{end}", folder)
+        bottom = min(tab.run("document.getElementById('live').getBoundingClientRect().bottom"), size[1])
+        save(tab, f"{name}{end}", folder, (0, 0, size[0], bottom))
 
 
 @contextmanager
