@@ -20,11 +20,13 @@ from tests.conftest import REPOSITORY
 from tests.helpers.chromium import Tab, browser
 
 OUT = REPOSITORY / "docs/screenshots"
-UNIT = {"unit": (1440, 1560), "unit-phone": (390, 1250)}
+UNIT = {"unit": (1440, 1560), "unit-phone": (390, 1700)}
 """The sizes of the pictures of a unit's page, down to the end of the test."""
 
-DRAW = "document.querySelector('#live [type=text]').value = 'a blue rocket in space'; document.querySelector('#live button').click()"
-DRAWN = "document.querySelectorAll('#live .ranked li').length === 10 && [...document.querySelectorAll('#live img')].every((image) => image.complete)"
+LIVE = {"": (1440, 900), "-phone": (390, 844)}
+DRAW = "document.querySelector('#live [type=text]').value = 'a red boat on the sea'; document.querySelector('#live .ask button').click()"
+DRAWN = "document.querySelectorAll('#live {} li').length === 10 && [...document.querySelectorAll('#live img')].every((image) => image.complete)"
+TO_TOP = "document.querySelector('{}').scrollIntoView()"
 WALL = "(({x, y, right, bottom}) => [x, y, right, bottom])(document.getElementById('wall').getBoundingClientRect())"
 """Where the wall of the report is, in pixels."""
 
@@ -37,21 +39,33 @@ def main(run: str | None = None, tutorial: str | None = None) -> None:
             tab.resize(1440, 900)
             open_report(tab, run)
             save(tab, "report", folder)
-            unit = tab.run("document.querySelector('#wall a').href")
+            unit = tab.run("document.querySelector(`#wall a[href*='stage4/117-']`).href")
             for name, size in UNIT.items():
                 tab.resize(*size)
                 tab.open(unit)
                 save(tab, name, folder)
             with served(run) as address:
-                tab.resize(1440, 1000)
+                tab.resize(*LIVE[""])
                 tab.open(address, "document.body?.dataset.ready === 'texts'")
                 tab.run(f"document.getElementById('live').open = true; {DRAW}")
-                tab.wait(DRAWN)
-                save(tab, "live", folder, tab.run(WALL.replace("wall", "live")))
+                answers(tab, "live", ".ranked", folder)
+                tab.run("document.querySelector('#live .answer button').click()")
+                answers(tab, "why", ".why .ranked", folder)
             if tutorial:
                 tab.resize(1000, 900)
                 open_report(tab, tutorial)
                 save(tab, "tutorial", folder, tab.run(WALL))
+
+
+def answers(tab: Tab, name: str, units: str, folder: Path) -> None:
+    """Saves a live answer on a wide screen and on a telephone, from its beginning. Its images are loaded when they are near."""
+    for end, size in LIVE.items():
+        tab.resize(*size)
+        tab.wait(f"document.querySelector('#live {units}')")
+        tab.run(TO_TOP.format("#live .why" if name == "why" else "#live"))
+        tab.wait(DRAWN.format(units))
+        bottom = min(tab.run("document.getElementById('live').getBoundingClientRect().bottom"), size[1])
+        save(tab, f"{name}{end}", folder, (0, 0, size[0], bottom))
 
 
 @contextmanager

@@ -59,6 +59,18 @@ SCROLLED = """new Promise((done) => {
   requestAnimationFrame(step);
 })"""
 """Scrolls 40 pixels a frame for six seconds, which are about 12 lines of large tiles a second."""
+WHOLE = """(async () => {
+  const end = () => document.documentElement.scrollHeight - innerHeight, frame = () => new Promise(requestAnimationFrame);
+  scrollTo(0, 0);
+  while (scrollY < end() - 1) {
+    scrollBy(0, 600);
+    await frame();
+    await Promise.all([...document.querySelectorAll("#wall img")].map((image) => image.decode()));
+    await frame();
+  }
+  return scrollY;
+})()"""
+"""Scrolls from the first line to the last, and waits everywhere until all images are decoded."""
 FOCUS = "[...document.querySelectorAll('a[href], button, input, select, summary, [tabindex=\"0\"]')].filter((e) => !e.disabled && e.checkVisibility()).length"  # fmt: skip
 
 
@@ -160,18 +172,24 @@ def _many(real: list[UnitRow], count: int) -> list[UnitRow]:
 
 def _write_tiles(report: Report, rows: Sequence[UnitRow], root: Path) -> None:
     """Writes a tile of each unit, which is one of the real run's. The browser decodes each file by itself."""
-    real = [image for tile in report.tiles.values() if (image := tile.draw())]
+    real = [images for tile in report.tiles.values() if all(images := tile.draw())]
     for number, row in enumerate(rows):
-        path = root / f"{row.page.removesuffix('.html')}.webp"
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_bytes(real[number % len(real)])
+        stem = root / row.page.removesuffix(".html")
+        stem.parent.mkdir(parents=True, exist_ok=True)
+        for end, image in zip((".webp", ".part.webp"), real[number % len(real)], strict=True):
+            stem.with_name(f"{stem.name}{end}").write_bytes(image)
 
 
 def _scrolled(tab: Tab, index: Path) -> dict[str, float]:
-    """Frames a second while the wall is scrolled, the longest frame, and the memory of the page with its images."""
+    """Frames a second while the wall is scrolled for some seconds, the longest frame, and the memory of the page after the whole
+    wall was shown, without and then with the parts marked."""
     tab.resize(1440)
     tab.open(index.as_uri(), "document.body?.dataset.ready === 'texts'")
     found = tab.run(SCROLLED)
+    pixels, memory = tab.run(WHOLE), _memory()
+    tab.run("document.getElementById('parts').click()")
+    tab.run(WHOLE)
+    marked = _memory()
     sizes = {
         f"{size}_ms": float(tab.run(TIMED.format(action=f"state.size = '{size}'; redraw()")))
         for size in ("small", "map")
@@ -179,8 +197,9 @@ def _scrolled(tab: Tab, index: Path) -> dict[str, float]:
     return {
         "wall_fps": found["frames"],
         "wall_worst_ms": found["worst"],
-        "wall_pixels": found["pixels"],
-        **{f"wall_{name}": value for name, value in _memory().items()},
+        "wall_pixels": pixels,
+        **{f"wall_{name}": value for name, value in memory.items()},
+        **{f"wall_marked_{name}": value for name, value in marked.items()},
         **sizes,
     }
 

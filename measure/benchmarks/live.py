@@ -1,6 +1,7 @@
 """What a picture costs that is given to `openmaia view --live`, and how often the unit comes first from whose description it was drawn.
 
     python -m measure.benchmarks.live RUN...
+    python -m measure.benchmarks.live real FOLDER
 
 Appends to live.csv, a row per figure with the load of the machine. RUN is a finished run, such as those of configs/demo.yaml and
 configs/efficientnet-lite0.yaml, with its exemplars. Latency is that of requests to the application in this process, with
@@ -11,6 +12,10 @@ loaded apart, on the pixels that `openmaia exemplars` would measure.
 A unit is ranked on the images that its test drew from its description, which no agent saw: `own_in_ten` is the share of images with
 it among the first ten of the units of the run, `own_in_ten_of_all` among the first ten of all units of the run's layers. Both have
 their chance beside them. `responding` is the share on which its activation is above that on 90 % of its dataset.
+
+`real` ranks the 144 units of EfficientNet-Lite0 in measure/science/real.csv instead, by the labels and verdicts there. Ten images of each
+description are drawn as its test draws them, of parts that agents do not get, and FOLDER keeps the exemplars. The prompts of the agents are
+not stored there, so that a test prompt may be one of them.
 """
 
 import base64
@@ -21,7 +26,7 @@ import statistics
 import sys
 import tempfile
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from datetime import date
 from pathlib import Path
 from typing import Any
@@ -31,15 +36,21 @@ from PIL import Image
 from starlette.testclient import TestClient
 
 from measure.measuring import machine
+from measure.science import real
 from openmaia.analysis.responding import rank_units
-from openmaia.assembly import exemplars, targets
+from openmaia.assembly import evaluation, exemplars, targets
 from openmaia.config import loading
 from openmaia.core.images import EncodedImage
 from openmaia.core.services import Probe, Target, UnitExemplars
 from openmaia.core.units import Unit
 from openmaia.evaluation.analysis.verdict import UnitVerdict, Verdict, run_verdicts
+from openmaia.evaluation.claims import Claim
+from openmaia.evaluation.prompts import write_prompts
+from openmaia.evaluation.services import EvaluationServices
 from openmaia.evaluation.storage import StoredTrials
+from openmaia.evaluation.trials import draw_stimuli
 from openmaia.exemplars.pictures import LONGEST_SIDE
+from openmaia.exemplars.store import ExemplarStore
 from openmaia.reporting.browser.stores import find_exemplars
 from openmaia.runs.ids import InvestigationId
 from openmaia.runs.run import Run
@@ -57,11 +68,14 @@ STRONG = 90.0
 
 
 def main() -> None:
-    load = f"{os.getloadavg()[0]:.1f}"
-    rows = [("efficientnet_lite0", name, *figure) for name, figure in latency(20).items()]
-    for path in sys.argv[1:]:
-        run = Run.open(path)
-        rows += [(run.config()["target"]["name"], name, *figure) for name, figure in own_units(run).items()]
+    load, rows = f"{os.getloadavg()[0]:.1f}", list[tuple[str, str, float, int]]()
+    if sys.argv[1:2] == ["real"]:
+        rows += [("efficientnet_lite0", name, *figure) for name, figure in real_units(sys.argv[2]).items()]
+    else:
+        rows += [("efficientnet_lite0", name, *figure) for name, figure in latency(20).items()]
+        for path in sys.argv[1:]:
+            run = Run.open(path)
+            rows += [(run.config()["target"]["name"], name, *figure) for name, figure in own_units(run).items()]
     with CSV.open("a", newline="") as opened:
         writer = csv.writer(opened, lineterminator="\n")
         if not opened.tell():
@@ -131,23 +145,48 @@ def _timed(client: TestClient, place: str, body: dict[str, Any]) -> tuple[float,
 
 
 def own_units(run: Run) -> dict[str, tuple[float, int]]:
-    """Shares of the images, and how many there are; of all descriptions, and of those that the test supports."""
+    """The figures of a finished run."""
     target, verdicts = targets.target(loading.restore(run.config(), run.files.root)), run_verdicts(run)
-    stored, own = find_exemplars(run), {each.unit for each in run.plan()}
+    stored = find_exemplars(run)
     assert stored.store is not None, stored.place
+    return figures(target, stored.store, {each.unit for each in run.plan()}, _images(run, verdicts))
+
+
+def real_units(folder: str) -> dict[str, tuple[float, int]]:
+    """The figures of the units of real.csv."""
+    config = loading.load([str(REPOSITORY / f"configs/{real.CONFIG}.yaml"), f"paths.exemplars={folder}"])
+    store = exemplars.make(config, list(real.LAYERS))
+    services = evaluation.in_process(config)
+    described = {
+        Claim(
+            unit=Unit(target=config.target.name, layer=row["layer"], index=int(row["unit"])),
+            labels=tuple(filter(None, row["labels"].split("; "))),
+        ): Verdict(row["verdict"].replace("weak", "undecided"))
+        for row in csv.DictReader(real.CSV.read_text().splitlines())
+        if row["method"] == real.OWN
+    }
+    return figures(
+        services.target, store, {claim.unit for claim in described}, _drawn(services, described, config.seed)
+    )
+
+
+def figures(
+    target: Target, store: ExemplarStore, own: Collection[Unit], images: Iterable[tuple[Unit, Verdict, EncodedImage]]
+) -> dict[str, tuple[float, int]]:
+    """Shares of the images, and how many there are; of all descriptions, and of those that the test supports."""
     everything = {
         unit: known
         for layer in {unit.layer for unit in own}
-        for unit, known in stored.store.statistics(target.info().name, layer).items()
+        for unit, known in store.statistics(target.info().name, layer).items()
     }
     few = {unit: known for unit, known in everything.items() if unit in own}
     sets = {"": few, "_of_all": everything}
     found = {f"chance{name}": (min(FIRST / len(known), 1), len(known)) for name, known in sets.items()}
     rows = [
         (verdict is Verdict.SUPPORTED, {name: _place(target, image, known, unit) for name, known in sets.items()})
-        for unit, verdict, image in _images(run, verdicts)
+        for unit, verdict, image in images
     ]
-    assert rows, f"{run.name} has no images of tests"
+    assert rows, "no images of tests"
     for name, chosen in (("", [row for _, row in rows]), ("supported_", [row for is_so, row in rows if is_so])):
         strong = [row for row in chosen if row[""][1] > STRONG]
         if chosen:
@@ -172,6 +211,21 @@ def _images(run: Run, verdicts: Mapping[InvestigationId, UnitVerdict]) -> Iterat
         for each in trials.read(investigation, images=True).stimuli:
             if each.role == "positive" and each.data:
                 yield investigation.unit, verdicts[investigation].verdict, EncodedImage(data=each.data)
+
+
+def _drawn(
+    services: EvaluationServices, described: Mapping[Claim, Verdict], seed: int
+) -> Iterator[tuple[Unit, Verdict, EncodedImage]]:
+    for claim, verdict in described.items():
+        prompts = write_prompts(claim, services.writer, real.IMAGES, seed)
+        assert isinstance(prompts, list), prompts
+        own = [each for each in prompts if each.role == "positive"]
+        stimuli, images = draw_stimuli(own, services.generator, None)
+        yield from (
+            (claim.unit, verdict, image)
+            for stimulus, image in zip(stimuli, images, strict=True)
+            if not stimulus.missing_terms
+        )
 
 
 if __name__ == "__main__":

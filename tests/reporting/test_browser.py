@@ -210,6 +210,9 @@ def test_keys_go_through_the_wall_and_open_a_unit(index: Path, tab: Tab):
     assert tab.run("document.activeElement.dataset.row") == "1"
     tab.press("p")
     assert tab.run("document.getElementById('parts').checked")
+    tab.wait(
+        "[...document.querySelectorAll('#wall img')].every((image) => image.src.endsWith('-0.part.webp') && image.naturalWidth === 146)"
+    )
     tab.press("k")
     tab.press("o")
     tab.wait("document.body?.dataset.page === 'units/net/layer4/0-0.html' && document.readyState === 'complete'")

@@ -1,6 +1,5 @@
 """Tiles of the wall: where their images come from, when they are drawn again, and what a run says whose exemplars are gone."""
 
-import io
 import os
 import time
 from pathlib import Path
@@ -33,11 +32,14 @@ def tile(root: Path, layer: str = "layer4", index: int = 0) -> Path:
 
 def shots(path: Path) -> tuple[np.ndarray, np.ndarray]:
     """The plain and the marked square."""
-    with Image.open(io.BytesIO(path.read_bytes())) as image:
-        pixels = np.asarray(image.convert("RGB"), dtype=int)
-    height = pixels.shape[0] // 2
-    assert pixels.shape == (2 * height, height, 3) and height == 2 * TILE_SIDE + 2
-    return pixels[:height], pixels[height:]
+    return pixels(path), pixels(path.with_suffix(".part.webp"))
+
+
+def pixels(path: Path) -> np.ndarray:
+    with Image.open(path) as image:
+        found = np.asarray(image.convert("RGB"), dtype=int)
+    assert found.shape == (2 * TILE_SIDE + 2, 2 * TILE_SIDE + 2, 3)
+    return found
 
 
 def test_units_of_the_store_have_tiles_also_before_they_are_investigated(tmp_path: Path):
@@ -112,9 +114,10 @@ def test_only_tiles_of_what_changed_are_drawn_again(tmp_path: Path):
     os.utime(units, (time.time() + 5, time.time() + 5))
     write_report([made])
     assert tile(tmp_path).stat().st_mtime_ns > before
-    tile(tmp_path).unlink()
-    write_report([made])
-    assert tile(tmp_path).is_file()
+    for path in (tile(tmp_path), tile(tmp_path).with_suffix(".part.webp")):
+        path.unlink()
+        write_report([made])
+        assert path.is_file()
 
 
 def test_hostile_layer_stays_a_name(tmp_path: Path):

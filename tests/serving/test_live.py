@@ -3,6 +3,7 @@
 import asyncio
 import base64
 import io
+import itertools
 import json
 import re
 import subprocess
@@ -39,6 +40,7 @@ from tests.helpers.chromium import CHROMIUM, browser
 from tests.helpers.commands import refused
 from tests.helpers.living import LAYER, UNITS, living
 from tests.reporting.making import Page
+from tests.reporting.test_accessibility import axe, findings
 
 __all__ = ["living"]
 
@@ -488,6 +490,7 @@ def test_only_live_pages_may_ask_their_server_and_others_say_how(living: Run, cl
 def test_dropped_picture_leads_from_the_first_page_to_a_unit_and_its_classes(
     living: Run, image: EncodedImage, tmp_path: Path
 ):
+    source = axe()
     (tmp_path / "dropped.png").write_bytes(image.png)
     command = [sys.executable, "-m", "openmaia.cli", "view", living.files.root, "--live", "--port", "0"]
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
@@ -506,6 +509,10 @@ def test_dropped_picture_leads_from_the_first_page_to_a_unit_and_its_classes(
                 assert "<b>what</b>" in first, "hostile labels are text"
                 tab.run("document.querySelector('#live .answer button').click()")
                 tab.wait("document.querySelectorAll('#live .why .ranked li').length > 0")
+                for scheme, width in itertools.product(("dark", "light"), (390, 1440)):
+                    tab.scheme(scheme)
+                    tab.resize(width)
+                    assert findings(tab, source) == []
                 link = f"a[href*='{LAYER}/2-0.html#live-']"
                 assert tab.run(f"Boolean(document.querySelector(`#live {link}`))")
                 tab.open(tab.run(f"document.querySelector(`#live {link}`).href"))
@@ -516,6 +523,7 @@ def test_dropped_picture_leads_from_the_first_page_to_a_unit_and_its_classes(
                 assert tab.run("document.querySelector('#bars .on').dataset.b") == "27"
                 tab.run("document.querySelector('#live .answer button').click()")
                 tab.wait("document.querySelector('#live .changes tbody tr')")
+                assert findings(tab, source) == []
                 tab.run(
                     "document.querySelector('#live [type=text]').value = 'a boat'; document.querySelector('#live button').click()"
                 )

@@ -77,8 +77,8 @@ class LiveSite:
             return self._turns(f"{path.removeprefix(_TURNS).removesuffix('.json')}.html")
         if path in report.pages:
             return render_unit(report.pages[path], _VIEW_BYTES).html
-        if path in report.tiles:
-            return report.tiles[path].draw() or _EMPTY
+        if tile := report.tiles.get(path.replace(".part.webp", ".webp")):
+            return tile.draw()[path == tile.marked_path] or _EMPTY
         if path in {address for address, _ in report.tabs if address.startswith("applications/")}:
             return self._runs[0].files.read(f"report/{path}")
         if path.startswith("data/similar-"):

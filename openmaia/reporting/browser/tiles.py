@@ -1,4 +1,7 @@
-"""The tile of a unit on the wall: its four best dataset images as a square, in one file."""
+"""The tile of a unit on the wall: its four best dataset images as a square, and in a second file the same with the part marked.
+
+A browser decodes whole files, and a wall shows one of the two.
+"""
 
 import io
 from collections.abc import Iterator, Sequence
@@ -20,7 +23,7 @@ from openmaia.runs.run import Run
 TILE_SIDE = 72
 """Of each image, in pixels. A large tile of the wall is 140 wide."""
 _IMAGES, _GAP = 4, 2
-_VERSION = 2
+_VERSION = 3
 """Part of the cache key: a change of what a tile looks like raises it."""
 _DARK, _VEIL = (10, 12, 16), 0.3
 
@@ -40,6 +43,11 @@ class Tile:
     def path(self) -> str:
         """Of the file, relative to report/."""
         return f"{self.row.page.removesuffix('.html')}.webp"
+
+    @property
+    def marked_path(self) -> str:
+        """Of the file with the parts marked, relative to report/."""
+        return f"{self.row.page.removesuffix('.html')}.part.webp"
 
     @property
     def is_likely(self) -> bool:
@@ -62,23 +70,12 @@ class Tile:
     def _store(self) -> ExemplarStore | None:
         return self.exemplars.store if self.row.unit.layer in self.exemplars.layers else None
 
-    def draw(self) -> bytes:
-        """Returns a WebP image of two squares, one above the other: the images, and the images with the part marked.
-
-        Empty if no image is known.
-        """
+    def draw(self) -> tuple[bytes, bytes]:
+        """Returns two WebP images: the images, and the images with the part marked. Both are empty if no image is known."""
         shots = list(self._stored()) or list(self._recorded())
         if not shots:
-            return b""
-        side = _IMAGES // 2 * TILE_SIDE + _GAP
-        sheet = Image.new("RGBA", (side, 2 * side))
-        for number, (image, part) in enumerate(shots):
-            left, top = number % 2 * (TILE_SIDE + _GAP), number // 2 * (TILE_SIDE + _GAP)
-            sheet.paste(image, (left, top))
-            sheet.paste(_marked(image, part), (left, top + side))
-        buffer = io.BytesIO()
-        sheet.save(buffer, "WEBP", quality=70, method=0)
-        return buffer.getvalue()
+            return b"", b""
+        return _sheet([image for image, _ in shots]), _sheet([_marked(image, part) for image, part in shots])
 
     def _stored(self) -> Iterator[Shot]:
         if self._store is None:
@@ -103,9 +100,19 @@ class Tile:
 
 
 def make_tiles(run: Run, rows: Sequence[UnitRow], exemplars: RunExemplars) -> dict[str, Tile]:
-    """Returns the tile of each row by the percent-decoded path of its file."""
+    """Returns the tile of each row by the percent-decoded path of its first file."""
     made = (Tile(run=run, row=row, exemplars=exemplars) for row in rows)
     return {tile.path: tile for tile in made}
+
+
+def _sheet(images: Sequence[Image.Image]) -> bytes:
+    side = _IMAGES // 2 * TILE_SIDE + _GAP
+    sheet = Image.new("RGBA", (side, side))
+    for number, image in enumerate(images):
+        sheet.paste(image, (number % 2 * (TILE_SIDE + _GAP), number // 2 * (TILE_SIDE + _GAP)))
+    buffer = io.BytesIO()
+    sheet.save(buffer, "WEBP", quality=70, method=0)
+    return buffer.getvalue()
 
 
 def _shot(exemplar: Exemplar, threshold: float) -> Shot:

@@ -141,12 +141,14 @@ def _write_tile(files: Files, tile: Tile, notes: Notes) -> list[Any]:
     key, before = dumps(tile.made_from) if tile.made_from else "", notes.get(tile.path, [])
     if key and before == [key, False]:
         return before
-    if before == [key, True] and _is_current(files, tile.path, key, notes):
+    paths = tile.path, tile.marked_path
+    if key and before == [key, True] and all(files.exists(f"report/{path}") for path in paths):
         return before
-    data = tile.draw() if tile.is_likely else b""
-    if data:
-        files.write(f"report/{tile.path}", data)
-    return [key, bool(data)]
+    drawn = tile.draw() if tile.is_likely else (b"", b"")
+    for path, data in zip(paths, drawn, strict=True):
+        if data:
+            files.write(f"report/{path}", data)
+    return [key, any(drawn)]
 
 
 def _write_page(files: Files, page: UnitPage, notes: Notes, allowance: int) -> WrittenPage:

@@ -34,6 +34,7 @@ function connectPage() {
   document.getElementById("clear").addEventListener("click", () => { search().value = state.q = ""; redraw(); search().focus(); });
   const box = document.getElementById("sort");
   box.addEventListener("change", () => { state.sort = { name: box.value.replace(/^-/, ""), down: box.value.startsWith("-") }; redraw(); });
+  document.getElementById("parts").addEventListener("change", showParts);
   for (const size of document.querySelectorAll("[name=size]")) size.addEventListener("change", () => { state.size = size.value; redraw(); });
   document.querySelector("form.bar").addEventListener("submit", (event) => event.preventDefault());
   addEventListener("resize", () => { // A phone hides its bar while it scrolls, which changes the height alone.

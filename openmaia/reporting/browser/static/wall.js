@@ -132,8 +132,14 @@ const countPairs = (auc) => (auc === 0 || auc === 1 ? auc * 100 : Math.min(99, M
 
 function picture(row) {
   if (!openmaia.value(row, "tile")) return element("span", { class: "four none" }, "no images");
-  const image = element("img", { src: `${openmaia.stem(row)}.webp`, alt: "", decoding: "async", width: 146, height: 292 });
+  const image = element("img", { src: `${openmaia.stem(row)}${shownTile()}`, alt: "", decoding: "async", width: 146, height: 146 });
   return element("span", { class: "four" }, image);
+}
+
+const shownTile = () => (document.getElementById("parts").checked ? ".part.webp" : ".webp");
+
+function showParts() {
+  for (const image of document.querySelectorAll(".four img")) image.src = image.getAttribute("src").replace(/(\.part)?\.webp$/, shownTile());
 }
 
 function numbers(row, mark, css, text, pairs) {
