@@ -1,5 +1,6 @@
 """Class outputs of the network that learned drawn scenes, as units of known truth: a description is exact if its labels name
-the class and nothing else. Writes classes.csv, a row per output.
+the class and nothing else. In training, a pattern was the class of scenes with a patterned background and of no other
+(`measure.world.training.drawing`): the pattern's name and "PATTERN background" both name it. Writes classes.csv, a row per output.
 """
 
 import csv
@@ -17,6 +18,7 @@ from openmaia.evaluation.analysis.verdict import Verdict
 from openmaia.evaluation.claims import read_claims
 from openmaia.offline.networks import scenes_resnet
 from openmaia.offline.scene_units.matching import relation
+from openmaia.offline.scenes.words import PATTERNS
 from openmaia.runs.run import Run
 
 TRAINED = "trained"
@@ -54,14 +56,19 @@ def described(run: Run, names: tuple[str, ...]) -> list[dict[str, Any]]:
             "unit": claim.unit.index,
             "class": names[claim.unit.index],
             "verdict": found[claim.unit].verdict.value,
-            "exact": bool(claim.labels)
-            and all(relation(each, names[claim.unit.index]) == "same" for each in claim.labels),
+            "exact": bool(claim.labels) and all(is_name(each, names[claim.unit.index]) for each in claim.labels),
             "shown": is_shown(scores.get(claim.unit, {})),
             "q": found[claim.unit].q,
             "labels": "; ".join(claim.labels),
         }
         for claim in sorted(read_claims(run), key=lambda each: each.unit)
     ]
+
+
+def is_name(label: str, of: str) -> bool:
+    """Returns whether a label names a class, and nothing else."""
+    spelled = (of, f"{of} background") if of in PATTERNS else (of,)
+    return any(relation(label, each) == "same" for each in spelled)
 
 
 def summarised(rows: list[dict[str, Any]]) -> dict[str, Any]:

@@ -1,4 +1,5 @@
-"""Answers of more than one word: two words, a count, two objects together. What is tried, and what makes each frequent."""
+"""Answers of more than one word: two words, a count, two objects together, the pattern of a background. What is tried, and what
+makes each frequent."""
 
 from collections import Counter
 from collections.abc import Collection, Iterator, Mapping, Sequence
@@ -11,6 +12,7 @@ import numpy as np
 import numpy.typing as npt
 
 from openmaia.offline.scenes.album import LIGHTS
+from openmaia.offline.scenes.captions import PATTERN_WORDS
 from openmaia.offline.scenes.grammar import tokens
 from openmaia.offline.scenes.graph import Figure, Scene
 from openmaia.offline.scenes.kinds import kinds
@@ -53,6 +55,7 @@ def compounds(sentence: str) -> frozenset[str]:
     return frozenset((
         *_counts(scene),
         *_together([*every, *_scenery(scene)]),
+        *_background(scene),
         *(label for figure in scene.figures for label in _painted(figure, nouns[figure.kind])),
         *(label for noun, each in product([*every, *settings], settings) if (label := combined(noun, each))),
     ))  # fmt: skip
@@ -73,6 +76,11 @@ def _scenery(scene: Scene) -> Iterator[str]:
     # What places, weather and night show without a figure.
     outside = () if scene.place in INDOORS else (scene.weather, scene.time if scene.weather == "clear" else "")
     yield from (noun for each in (scene.place, *outside) for noun in SCENERY.get(each, ()))
+
+
+def _background(scene: Scene) -> Iterator[str]:
+    if scene.place == "plain" and (pattern := scene.ground.pattern):
+        yield f"{PATTERN_WORDS.get(pattern, pattern)} background"
 
 
 def _painted(figure: Figure, nouns: Sequence[str]) -> Iterator[str]:

@@ -263,13 +263,15 @@ def _is_overwhelming(score: Score, one: Scores) -> bool:
 
 
 def _widest(images: Images, clear: Sequence[str], one: Scores, exemplars: Sequence[ToldExemplar]) -> list[str]:
-    # Without labels for which a wider one is as good.
+    # Without labels for which a wider one is as good. Of words for the same kinds, as "toy" for "ball", the first one stays.
     wide = [each for each in clear if _rank([each], exemplars)]
     return [
         label
-        for label in clear
+        for n, label in enumerate(clear)
         if not any(
-            one[each].value >= _WIDER * one[label].value and each != label and _includes(images, each, label)
+            one[each].value >= _WIDER * one[label].value
+            and _includes(images, each, label)
+            and not (terms(each) == terms(label) and each in clear[n:])
             for each in wide
         )
     ]
