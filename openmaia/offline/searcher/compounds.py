@@ -24,6 +24,7 @@ from openmaia.offline.searcher.pairs import draw_paint, draw_scene, fitted
 _COUNTS = {2: "two", 3: "three"}
 # How many there are of each kind of a crowd: ten figures, of which most stay visible.
 _CROWD = (1, 1, 1, 1, 1, 2, 3)
+_BACKGROUND = " background"
 # A compound is tried if so many images of the search show it.
 _FEW = 2
 
@@ -43,6 +44,11 @@ def draw_crowd(stream: Random, without: Collection[str] = ()) -> Scene:
             several = 1 if kind in LIGHTS else number
             figures += [Figure(id=len(figures) + n, kind=kind, paint=look) for n in range(several)]
     return fitted(replace(scene, figures=tuple(figures), time=LIGHTS[lights[0]] if lights else scene.time))
+
+
+def is_background(label: str) -> bool:
+    """Returns whether a label is that of a patterned background, such as "dotted background"."""
+    return label.endswith(_BACKGROUND)
 
 
 @lru_cache(4096)
@@ -80,7 +86,7 @@ def _scenery(scene: Scene) -> Iterator[str]:
 
 def _background(scene: Scene) -> Iterator[str]:
     if scene.place == "plain" and (pattern := scene.ground.pattern):
-        yield f"{PATTERN_WORDS.get(pattern, pattern)} background"
+        yield PATTERN_WORDS.get(pattern, pattern) + _BACKGROUND
 
 
 def _painted(figure: Figure, nouns: Sequence[str]) -> Iterator[str]:
