@@ -125,7 +125,7 @@ def candidates(
     """
     effects = _screened(images, np.array(screened))
     shares = {label: _lift([label], exemplars) for label in effects}
-    seen = [each for each in effects if not exemplars or (shares[each][0] >= _SEEN and shares[each][1] > 0)]
+    seen = [each for each in effects if _is_seen(shares[each], exemplars)]
     unseen = [each for each in effects if each not in seen and (not seen or effects[each] >= _STRIKING)]
     ranked = [each for some in (seen, unseen) for each in sorted(some, key=lambda each: (-effects[each], each))]
     begun = [each for each in bank if each in effects]
@@ -187,12 +187,20 @@ def best(found: Scores) -> list[str]:
 def compounds(
     images: Images, screened: Sequence[float], crowded: Sequence[float], exemplars: Sequence[ToldExemplar]
 ) -> list[str]:
-    """Returns labels of more than one word for a test. `crowded` may be empty."""
+    """Returns labels of more than one word for a test: a background only if some top exemplars show it. `crowded` may be empty."""
     measured = dict(zip(images.screening(), screened, strict=True))
     measured |= zip(images.crowds(), crowded, strict=True) if crowded else ()
     told = tuple([each.whole for each in exemplars if each.kind == kind] for kind in ("top", "random"))
-    found = (each for each in likely(measured, (told[0], told[1]), images.without) if images.pairs(each))
+    found = (
+        each
+        for each in likely(measured, (told[0], told[1]), images.without)
+        if images.pairs(each) and (not is_background(each) or _is_seen(_lift([each], exemplars), exemplars))
+    )
     return list(islice(found, _COMPOUNDS))
+
+
+def _is_seen(lift: tuple[float, float], exemplars: Sequence[ToldExemplar]) -> bool:
+    return not exemplars or (lift[0] >= _SEEN and lift[1] > 0)
 
 
 def excepted(images: Images, label: str, one: Sequence[str], values: Mapping[str, Sequence[float]]) -> list[str]:
