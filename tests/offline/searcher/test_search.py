@@ -115,6 +115,15 @@ def test_search_names_a_pattern_without_a_background_if_objects_excite_too():
     assert _investigate(Searcher("full"), "dots", "\n".join(told)).endswith("[LABEL 1]: dots")
 
 
+@pytest.mark.parametrize(("few", "answer"), [(2, "[LABEL 1]: circle"), (6, "[DESCRIPTION]: NONE")])
+def test_search_names_a_kind_that_a_viewer_overlooks_in_few_exemplars(few: int, answer: str):
+    top = [
+        f"top exemplar: 2.1\n[image-1, masked] a white boat and a {kind} in a room." for kind in ("dog", "cup", "bus")
+    ]
+    told = [*(top * few)[:few], *(f"random exemplar: 0.1\n[image-2, original] {each}." for each in _OTHERS)]
+    assert _investigate(Searcher("full"), "circle", "\n".join(told)).endswith(answer)
+
+
 def test_search_abstains_where_the_exemplars_show_something_else():
     assert _investigate(Searcher("full"), "sea", _exemplars("yellow")) == "[DESCRIPTION]: NONE"
 
