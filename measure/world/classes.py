@@ -5,17 +5,19 @@ the class and nothing else. In training, a pattern was the class of scenes with 
 
 import csv
 from collections.abc import Mapping
+from itertools import permutations
 from pathlib import Path
 from typing import Any
 
 from measure.science import setting
-from measure.science.classes import wrong_names
+from measure.science.classes import supported_pairs
 from measure.science.real import command
 from measure.world.hidden import CONFIG, UNTRAINED, folder, is_shown, scores_of, verdicts
 from openmaia.core.units import OUTPUT
 from openmaia.evaluation.analysis.statistics import proportion
 from openmaia.evaluation.analysis.verdict import Verdict
 from openmaia.evaluation.claims import read_claims
+from openmaia.evaluation.storage import StoredTrials
 from openmaia.offline.networks import scenes_resnet
 from openmaia.offline.scene_units.matching import relation
 from openmaia.offline.scenes.words import PATTERNS
@@ -81,6 +83,16 @@ def summarised(rows: list[dict[str, Any]]) -> dict[str, Any]:
         "supported_wrong": sum(is_so and not row["exact"] for row, is_so in zip(rows, supported, strict=True)),
         "abstained": sum(row["verdict"] == Verdict.ABSTAINED for row in rows),
     }
+
+
+def wrong_names(run: Run) -> dict[str, Any]:
+    """Gives every unit the description of every other one that shares no label with its own, and counts those that are
+    supported, by the rule for its own."""
+    claims = [trial.claim for trial in StoredTrials(run) if trial.outcome == "tested"]
+    labels = {claim.unit: {label.casefold() for label in claim.statements} for claim in claims}
+    pairs = [(to, of) for to, of in permutations(labels, 2) if not labels[to] & labels[of]]
+    supported = supported_pairs(run, len(claims))
+    return {"pairs": len(pairs), "supported": proportion([each in supported for each in pairs])}
 
 
 def write_units(rows: Mapping[str, list[dict[str, Any]]]) -> None:
