@@ -112,16 +112,16 @@ def summarised(units: Sequence[Described]) -> dict[str, Any]:
 def wrong_names(run: Run, units: Sequence[Described]) -> dict[str, Any]:
     """Gives every unit the description of every other one that shares no label with its own, and counts those that are
     supported, by the rule for its own: of all pairs, and of those in which no label is right by the hierarchy."""
+    return counted(given_names(units), supported_pairs(run, len(units)))
+
+
+def supported_pairs(run: Run, each: int) -> set[tuple[Unit, Unit]]:
+    """Gives every unit the description of `each` other ones, and returns which units are given whose supported description."""
     stored = StoredTrials(run)
     passed = compute_significance(
-        stored,
-        lambda claim: stored.cached(claim.investigation),
-        stored.words,
-        wrong=len(units),
-        sharing=stored.sharing,
+        stored, lambda claim: stored.cached(claim.investigation), stored.words, wrong=each, sharing=stored.sharing
     ).passed
-    supported = {(claim.unit, other.unit) for claim, other in passed}
-    return counted(given_names(units), supported)
+    return {(claim.unit, other.unit) for claim, other in passed}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -1,22 +1,26 @@
 """Class outputs of the network that learned drawn scenes, as units of known truth: a description is exact if its labels name
-the class and nothing else. Writes classes.csv, a row per output.
+the class and nothing else. In training, a pattern was the class of scenes with a patterned background and of no other
+(`measure.world.training.drawing`): the pattern's name and "PATTERN background" both name it. Writes classes.csv, a row per output.
 """
 
 import csv
 from collections.abc import Mapping
+from itertools import permutations
 from pathlib import Path
 from typing import Any
 
 from measure.science import setting
-from measure.science.classes import wrong_names
+from measure.science.classes import supported_pairs
 from measure.science.real import command
 from measure.world.hidden import CONFIG, UNTRAINED, folder, is_shown, scores_of, verdicts
 from openmaia.core.units import OUTPUT
 from openmaia.evaluation.analysis.statistics import proportion
 from openmaia.evaluation.analysis.verdict import Verdict
 from openmaia.evaluation.claims import read_claims
+from openmaia.evaluation.storage import StoredTrials
 from openmaia.offline.networks import scenes_resnet
 from openmaia.offline.scene_units.matching import relation
+from openmaia.offline.scenes.words import PATTERNS
 from openmaia.runs.run import Run
 
 TRAINED = "trained"
@@ -54,14 +58,19 @@ def described(run: Run, names: tuple[str, ...]) -> list[dict[str, Any]]:
             "unit": claim.unit.index,
             "class": names[claim.unit.index],
             "verdict": found[claim.unit].verdict.value,
-            "exact": bool(claim.labels)
-            and all(relation(each, names[claim.unit.index]) == "same" for each in claim.labels),
+            "exact": bool(claim.labels) and all(is_name(each, names[claim.unit.index]) for each in claim.labels),
             "shown": is_shown(scores.get(claim.unit, {})),
             "q": found[claim.unit].q,
             "labels": "; ".join(claim.labels),
         }
         for claim in sorted(read_claims(run), key=lambda each: each.unit)
     ]
+
+
+def is_name(label: str, of: str) -> bool:
+    """Returns whether a label names a class, and nothing else."""
+    spelled = (of, f"{of} background") if of in PATTERNS else (of,)
+    return any(relation(label, each) == "same" for each in spelled)
 
 
 def summarised(rows: list[dict[str, Any]]) -> dict[str, Any]:
@@ -74,6 +83,16 @@ def summarised(rows: list[dict[str, Any]]) -> dict[str, Any]:
         "supported_wrong": sum(is_so and not row["exact"] for row, is_so in zip(rows, supported, strict=True)),
         "abstained": sum(row["verdict"] == Verdict.ABSTAINED for row in rows),
     }
+
+
+def wrong_names(run: Run) -> dict[str, Any]:
+    """Gives every unit the description of every other one that shares no label with its own, and counts those that are
+    supported, by the rule for its own."""
+    claims = [trial.claim for trial in StoredTrials(run) if trial.outcome == "tested"]
+    labels = {claim.unit: {label.casefold() for label in claim.statements} for claim in claims}
+    pairs = [(to, of) for to, of in permutations(labels, 2) if not labels[to] & labels[of]]
+    supported = supported_pairs(run, len(claims))
+    return {"pairs": len(pairs), "supported": proportion([each in supported for each in pairs])}
 
 
 def write_units(rows: Mapping[str, list[dict[str, Any]]]) -> None:

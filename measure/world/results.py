@@ -100,7 +100,8 @@ def _classes(figures: Mapping[str, Any]) -> str:
     return f"""## Class outputs
 
 All outputs of the network: kinds, patterns and places ({_made(figures)}). *Exact*: the labels name the class and nothing else. Each is in
-classes.csv.
+classes.csv. Eight of the 13 abstentions are patterns: in training a pattern was the class of scenes with a patterned background, and the
+agent drew it mostly on objects. Since then it also names backgrounds; that is not in these figures.
 
 | network | outputs | exact | exact and supported | supported, but not exact | abstained |
 |---|---|---|---|---|---|
@@ -156,8 +157,8 @@ Units of the half that is only for measurements (`target.half=held_out`), of `ta
 vocabulary lacks ten words ({", ".join(WITHOUT)}): the truths of the layer `outside` are these words, or have no words in the grammar at
 all. There, the right outcome is to abstain, or a description that the test does not support. The agent answers with one term, a phrase of
 two words, a count, two objects together (`and`), two alternatives (`or`), or one term with an exception (`andnot`); it was tuned on
-units of the other half. Each is in units.csv. Since then, the agent also finds alternatives that excite a unit unequally; that is not in these
-figures.
+units of the other half. Each is in units.csv. Since then, the agent also finds alternatives that excite a unit unequally, and the pattern of a
+background; that is not in these figures.
 
 {_table(figures)}
 """

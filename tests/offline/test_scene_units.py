@@ -190,6 +190,8 @@ def test_units_of_words_that_are_left_out_are_outside():
         ("black cat", "animal", "narrower"),
         ("cat", "two cats", "wider"),
         ("striped", "vertical stripes", "wider"),
+        ("a dotted pattern", "dots", "same"),
+        ("a dotted background", "dots", "narrower"),
         ("boat at dusk", "boat without dusk", "other"),
         ("boat", "boat without dusk", "wider"),
         ("boat without an animal", "boat without cat", "narrower"),

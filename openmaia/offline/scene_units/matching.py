@@ -9,7 +9,7 @@ from openmaia.offline.scenes.words import STRIPES, members
 Relation = Literal["same", "wider", "narrower", "other"]
 
 # Words that say nothing about a scene.
-_EMPTY = ("filler", "stop", "and", "with", "in", "ground", "pattern word", "it", "all")
+_EMPTY = ("filler", "stop", "and", "with", "in", "pattern word", "it", "all")
 
 _Part = tuple[str, frozenset[str], bool]
 # What it is, all names that it stands for, and whether it is denied.

@@ -1,4 +1,5 @@
-"""Answers of more than one word: two words, a count, two objects together. What is tried, and what makes each frequent."""
+"""Answers of more than one word: two words, a count, two objects together, the pattern of a background. What is tried, and what
+makes each frequent."""
 
 from collections import Counter
 from collections.abc import Collection, Iterator, Mapping, Sequence
@@ -11,6 +12,7 @@ import numpy as np
 import numpy.typing as npt
 
 from openmaia.offline.scenes.album import LIGHTS
+from openmaia.offline.scenes.captions import PATTERN_WORDS
 from openmaia.offline.scenes.grammar import tokens
 from openmaia.offline.scenes.graph import Figure, Scene
 from openmaia.offline.scenes.kinds import kinds
@@ -22,6 +24,7 @@ from openmaia.offline.searcher.pairs import draw_paint, draw_scene, fitted
 _COUNTS = {2: "two", 3: "three"}
 # How many there are of each kind of a crowd: ten figures, of which most stay visible.
 _CROWD = (1, 1, 1, 1, 1, 2, 3)
+_BACKGROUND = " background"
 # A compound is tried if so many images of the search show it.
 _FEW = 2
 
@@ -43,6 +46,11 @@ def draw_crowd(stream: Random, without: Collection[str] = ()) -> Scene:
     return fitted(replace(scene, figures=tuple(figures), time=LIGHTS[lights[0]] if lights else scene.time))
 
 
+def is_background(label: str) -> bool:
+    """Returns whether a label is that of a patterned background, such as "dotted background"."""
+    return label.endswith(_BACKGROUND)
+
+
 @lru_cache(4096)
 def compounds(sentence: str) -> frozenset[str]:
     """Returns the labels of more than one word that hold of a picture according to a sentence."""
@@ -53,6 +61,7 @@ def compounds(sentence: str) -> frozenset[str]:
     return frozenset((
         *_counts(scene),
         *_together([*every, *_scenery(scene)]),
+        *_background(scene),
         *(label for figure in scene.figures for label in _painted(figure, nouns[figure.kind])),
         *(label for noun, each in product([*every, *settings], settings) if (label := combined(noun, each))),
     ))  # fmt: skip
@@ -73,6 +82,11 @@ def _scenery(scene: Scene) -> Iterator[str]:
     # What places, weather and night show without a figure.
     outside = () if scene.place in INDOORS else (scene.weather, scene.time if scene.weather == "clear" else "")
     yield from (noun for each in (scene.place, *outside) for noun in SCENERY.get(each, ()))
+
+
+def _background(scene: Scene) -> Iterator[str]:
+    if scene.place == "plain" and (pattern := scene.ground.pattern):
+        yield PATTERN_WORDS.get(pattern, pattern) + _BACKGROUND
 
 
 def _painted(figure: Figure, nouns: Sequence[str]) -> Iterator[str]:

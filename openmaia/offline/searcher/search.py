@@ -8,11 +8,12 @@ from random import Random
 
 import numpy as np
 
-from openmaia.offline.searcher.compounds import draw_crowd, likely
+from openmaia.core.images import Mask
+from openmaia.offline.searcher.compounds import draw_crowd, is_background, likely
 from openmaia.offline.searcher.either import either
 from openmaia.offline.searcher.exceptions import Activations, exceptions
 from openmaia.offline.searcher.findings import ToldExemplar
-from openmaia.offline.searcher.labels import EXCEPT, narrower, sayable, shown, shows, terms
+from openmaia.offline.searcher.labels import EXCEPT, narrower, sayable, scene_of, shown, shows, single, terms
 from openmaia.offline.searcher.pairs import Pair, draw_pairs, draw_scene, prompt
 
 # Images of the screening, and crowds. They are the same for all units, so that each is drawn once.
@@ -41,6 +42,11 @@ _SECOND, _EVEN = 0.15, 0.5
 _OVERWHELMING, _TIMES = 3.0, 2.0
 # A compound has this many times the score of the best single label. Half of its scenes excite a unit for that label, too.
 _BETTER = 1.5
+# A patterned background has this many times the score of the pattern on objects. A unit that the pattern excites wherever it is
+# responds to objects less than to backgrounds, because they are smaller.
+_AROUND = 3.0
+# With fewer telling exemplars, a kind that they do not show may be claimed: a viewer overlooks many in a crowd.
+_TELLING = 5
 # Welch's t of a label that is tested though no exemplars show it.
 _STRIKING = 3.0
 # An exception takes away at least this share of the activation.
@@ -54,6 +60,8 @@ class Score:
     value: float
     """By how much above matched twins and above random scenes, the smaller one."""
     error: float
+    on_objects: float
+    """The value without scenes whose background has a pattern."""
 
     @property
     def is_clear(self) -> bool:
@@ -95,6 +103,11 @@ class Images:
             drawn = (each for each in islice(drawn, 4 * _PAIRS) if each.part == "exception")
         return tuple(islice(drawn, _PAIRS))
 
+    @cache  # noqa: B019
+    def on_objects(self, label: str) -> Mask:
+        """Returns of which pairs no background has a pattern."""
+        return np.array([not scene_of(each.positive).ground.pattern for each in self.pairs(label)], bool)
+
     def prompts(self, labels: Sequence[str]) -> list[str]:
         """Returns the prompts of the pairs of some labels."""
         return [text for label in labels for each in self.pairs(label) for text in (each.positive, each.neutral)]
@@ -112,7 +125,7 @@ def candidates(
     """
     effects = _screened(images, np.array(screened))
     shares = {label: _lift([label], exemplars) for label in effects}
-    seen = [each for each in effects if not exemplars or (shares[each][0] >= _SEEN and shares[each][1] > 0)]
+    seen = [each for each in effects if _is_seen(shares[each], exemplars)]
     unseen = [each for each in effects if each not in seen and (not seen or effects[each] >= _STRIKING)]
     ranked = [each for some in (seen, unseen) for each in sorted(some, key=lambda each: (-effects[each], each))]
     begun = [each for each in bank if each in effects]
@@ -149,13 +162,21 @@ def scores(images: Images, labels: Sequence[str], values: Sequence[float], scree
     """Returns the score of each label, from the activations of `images.prompts(labels)`."""
     every = np.array(screened)
     rest = iter(values)
-    return {label: _score(np.array(list(islice(rest, 2 * len(images.pairs(label))))), every) for label in labels}
+    return {
+        label: _score(np.array(list(islice(rest, 2 * len(images.pairs(label))))), every, images.on_objects(label))
+        for label in labels
+    }
 
 
-def _score(values: Activations, screened: Activations) -> Score:
+def _score(values: Activations, screened: Activations, on_objects: Mask) -> Score:
     own, twins, sd = values[0::2], values[1::2], screened.std() + 1e-9
-    value = min(own.mean() - twins.mean(), own.mean() - screened.mean())
-    return Score(value=float(value / sd), error=float(np.sqrt((own.var() + twins.var()) / len(own)) / sd))
+    value, error = _above(own, twins, screened), np.sqrt((own.var() + twins.var()) / len(own))
+    some = _above(own[on_objects], twins[on_objects], screened) if on_objects.any() else value
+    return Score(value=value / sd, error=float(error / sd), on_objects=some / sd)
+
+
+def _above(own: Activations, twins: Activations, screened: Activations) -> float:
+    return float(min(own.mean() - twins.mean(), own.mean() - screened.mean()))
 
 
 def best(found: Scores) -> list[str]:
@@ -166,12 +187,20 @@ def best(found: Scores) -> list[str]:
 def compounds(
     images: Images, screened: Sequence[float], crowded: Sequence[float], exemplars: Sequence[ToldExemplar]
 ) -> list[str]:
-    """Returns labels of more than one word for a test. `crowded` may be empty."""
+    """Returns labels of more than one word for a test: a background only if some top exemplars show it. `crowded` may be empty."""
     measured = dict(zip(images.screening(), screened, strict=True))
     measured |= zip(images.crowds(), crowded, strict=True) if crowded else ()
     told = tuple([each.whole for each in exemplars if each.kind == kind] for kind in ("top", "random"))
-    found = (each for each in likely(measured, (told[0], told[1]), images.without) if images.pairs(each))
+    found = (
+        each
+        for each in likely(measured, (told[0], told[1]), images.without)
+        if images.pairs(each) and (not is_background(each) or _is_seen(_lift([each], exemplars), exemplars))
+    )
     return list(islice(found, _COMPOUNDS))
+
+
+def _is_seen(lift: tuple[float, float], exemplars: Sequence[ToldExemplar]) -> bool:
+    return not exemplars or (lift[0] >= _SEEN and lift[1] > 0)
 
 
 def excepted(images: Images, label: str, one: Sequence[str], values: Mapping[str, Sequence[float]]) -> list[str]:
@@ -203,20 +232,36 @@ def falls(images: Images, labels: Sequence[str], values: Sequence[float], screen
     for label in labels:
         change = np.array(list(islice(rest, 2 * len(images.edits([label])))))
         drop = (change[0::2] - change[1::2]) / sd
-        found[label] = Score(value=float(drop.mean()), error=float(drop.std() / np.sqrt(len(drop))))
+        fall = float(drop.mean())
+        found[label] = Score(value=fall, error=float(drop.std() / np.sqrt(len(drop))), on_objects=fall)
     return found
 
 
 def plain_choice(one: Scores, two: Scores) -> tuple[str, ...]:
     """Returns the best single label, or a combination that beats it clearly."""
     first = best(one)[0]
-    return (_clearly_better(two, one[first].value) or first,)
+    return (_clearly_better(two, one, [first], 1.0) or first,)
 
 
-def _clearly_better(two: Scores, least: float) -> str:
-    safe = {each: two[each].value - _CLEARLY * two[each].error for each in two}
+def _clearly_better(two: Scores, one: Scores, labels: Sequence[str], times: float) -> str:
+    # The best compound, if it has so many times the score of the best of some single labels, or of all if there are none.
+    safe = {each: _least(two[each]) for each in two}
     pair = max(safe, key=lambda each: safe[each], default="")
-    return pair if pair and safe[pair] > least else ""
+    return pair if pair and safe[pair] > _bar(pair, one, labels, times) else ""
+
+
+def _least(score: Score) -> float:
+    return score.value - _CLEARLY * score.error
+
+
+def _bar(compound: str, one: Scores, labels: Sequence[str], times: float) -> float:
+    # A unit that responds to a background responds to a label of its pattern, too, in the scenes with that background. Other labels
+    # are no part of it, and count only where the exemplars show them.
+    is_one_thing = is_background(compound)
+    own = [each for each in one if is_one_thing and terms(compound) <= terms(each)]
+    rivals = [each for each in labels or (() if is_one_thing else one) if each not in own]
+    highest = max((one[each].value for each in rivals), default=_LEAST)
+    return max([times * highest, *(_AROUND * one[each].on_objects for each in own)])
 
 
 def alternatives(
@@ -240,21 +285,30 @@ def shortlist(
     pairs = [(a, b) for n, a in enumerate(clear) for b in clear[n + 1 :] if exemplars and _are_apart(images, a, b)]
     found = {each: _mean(one, each) - _SECOND * (len(each) - 1) for each in [*((each,) for each in clear), *pairs]}
     ranks = {each: _rank(each, exemplars) for each in found}
+    if (kind := _overlooked(one, clear, exemplars)) and not ranks[kind,]:
+        ranks[kind,] = 1
     ranked = sorted(
         (each for each in ranks if ranks[each]),
         key=lambda each: (-ranks[each], -_is_even(one, each), -found[each], each),
     )
     if both and _rank(both, exemplars):
         ranked = [both, *(each for each in ranked if {*each} != {*both})]
-    least = max((one[label].value for label in (ranked[0] if ranked else one)), default=_LEAST)
     claimable = {
         each: score for each, score in two.items() if _is_shown([each], exemplars) or _is_overwhelming(score, one)
     }
-    compound = _clearly_better(claimable, _BETTER * least)
+    compound = _clearly_better(claimable, one, ranked[0] if ranked else (), _BETTER)
     alike = [each for each in claimable if compound and claimable[each].value >= _WIDER * claimable[compound].value]
     for each in alike:
         compound = each if each != compound and _includes(images, each, compound) else compound
     return [*([(compound,)] if compound else []), *ranked][:_SHORTLIST]
+
+
+def _overlooked(one: Scores, clear: Sequence[str], exemplars: Sequence[ToldExemplar]) -> str:
+    # A kind that the few telling exemplars may show though the viewer does not say so: it clearly exceeds all other labels.
+    best_kind = next((each for each in clear if single()[each] == "kind"), "")
+    is_few = 0 < sum(each.kind == "top" for each in exemplars) < _TELLING
+    others = (one[each].value for each in one if best_kind and not terms(each) & terms(best_kind))
+    return best_kind if is_few and best_kind and _least(one[best_kind]) > max(others, default=0.0) else ""
 
 
 def _is_overwhelming(score: Score, one: Scores) -> bool:
@@ -263,13 +317,15 @@ def _is_overwhelming(score: Score, one: Scores) -> bool:
 
 
 def _widest(images: Images, clear: Sequence[str], one: Scores, exemplars: Sequence[ToldExemplar]) -> list[str]:
-    # Without labels for which a wider one is as good.
+    # Without labels for which a wider one is as good. Of words for the same kinds, as "toy" for "ball", the first one stays.
     wide = [each for each in clear if _rank([each], exemplars)]
     return [
         label
-        for label in clear
+        for n, label in enumerate(clear)
         if not any(
-            one[each].value >= _WIDER * one[label].value and each != label and _includes(images, each, label)
+            one[each].value >= _WIDER * one[label].value
+            and _includes(images, each, label)
+            and not (terms(each) == terms(label) and each in clear[n:])
             for each in wide
         )
     ]

@@ -21,6 +21,11 @@ _SENTENCES = {
     "sea": ("a white boat on the sea by day", "a duck on the sea at night"),
     "animal": ("a brown dog in a meadow by day", "a cat in a room by day", "a fish under water by day"),
     "yellow": ("a yellow cup in a room by day", "a yellow bus in a street by day"),
+    "ball": ("a red ball on the beach by day", "a white ball and a dog in a meadow at night"),
+    "dotted background": (
+        "a boat and two white cups on a red and blue dotted background",
+        "a green house and a cat on a black and white dotted background",
+    ),
     "two boats": ("two white boats on the sea by day", "two red boats and a white bird on the sea at dusk"),
     "boat and dog": (
         "a white boat and a brown dog on the beach by day",
@@ -101,6 +106,22 @@ def test_search_finds_in_crowds_what_no_exemplar_shows(label: str):
     )
     answer = _investigate(Searcher("full"), label, told)
     assert answer.endswith(f"[LABEL 1]: {label}")
+
+
+def test_search_names_a_pattern_without_a_background_if_objects_excite_too():
+    told = [f"top exemplar: 2.1\n[image-1, masked] {each}." for each in _SENTENCES["dotted background"] * 3]
+    told += ["top exemplar: 2.1\n[image-1, masked] a red and white dotted boat on the sea by day."]
+    told += [f"random exemplar: 0.1\n[image-2, original] {each}." for each in _OTHERS]
+    assert _investigate(Searcher("full"), "dots", "\n".join(told)).endswith("[LABEL 1]: dots")
+
+
+@pytest.mark.parametrize(("few", "answer"), [(2, "[LABEL 1]: circle"), (6, "[DESCRIPTION]: NONE")])
+def test_search_names_a_kind_that_a_viewer_overlooks_in_few_exemplars(few: int, answer: str):
+    top = [
+        f"top exemplar: 2.1\n[image-1, masked] a white boat and a {kind} in a room." for kind in ("dog", "cup", "bus")
+    ]
+    told = [*(top * few)[:few], *(f"random exemplar: 0.1\n[image-2, original] {each}." for each in _OTHERS)]
+    assert _investigate(Searcher("full"), "circle", "\n".join(told)).endswith(answer)
 
 
 def test_search_abstains_where_the_exemplars_show_something_else():
