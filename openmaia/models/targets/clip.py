@@ -1,4 +1,4 @@
-"""The target `clip`: a CLIP or SigLIP whose output has one unit for each text that the user gives."""
+"""The target `clip`: a CLIP, SigLIP or OWL-ViT whose output has one unit for each text that the user gives."""
 
 import re
 from collections import Counter
@@ -25,8 +25,9 @@ _SHOWN = 12  # prompts of a remark, which stands in titles and tables
 
 @dataclass
 class ClipConfig(NetworkConfig):
-    """A CLIP or SigLIP (`target.network=hf:ID`, or `hf:FOLDER` of open_clip) with texts as classes. The activation of a unit of `output` is the similarity
-    of the image to a text, as the model scales it; with `target.output=softmax` or `sigmoid` it is a probability."""
+    """A CLIP, SigLIP or OWL-ViT (`target.network=hf:ID`, or `hf:FOLDER` of open_clip) with texts as classes. The activation of a unit of `output` is the similarity
+    of the image to a text, as the model scales it; with `target.output=softmax` or `sigmoid` it is a probability. Of an OWL-ViT, a detector, it
+    is the largest score of the text among all boxes."""
 
     prompts: list[str] = field(default_factory=list[str])
     """The texts, one for each unit of `output`."""
@@ -38,7 +39,7 @@ class ClipConfig(NetworkConfig):
 
 
 class PromptedClip(StudiedNetwork):
-    """A CLIP or SigLIP with texts as classes."""
+    """A CLIP, SigLIP or OWL-ViT with texts as classes."""
 
     Config: ClassVar = ClipConfig
 
@@ -60,7 +61,7 @@ class PromptedClip(StudiedNetwork):
     def problems(config: Any, site: Site) -> Iterator[str]:
         yield from StudiedNetwork.problems(config, site)
         if not config.network.startswith("hf:"):
-            yield f"target.network={config.network!r}: target.kind=clip reads a CLIP or SigLIP as hf:ID, an id of the hub or a folder"
+            yield f"target.network={config.network!r}: target.kind=clip reads a CLIP, SigLIP or OWL-ViT as hf:ID, an id of the hub or a folder"
         if bool(config.prompts) == bool(config.prompts_file):
             yield "target.kind=clip has a unit for each text; give either target.prompts=[TEXT,TEXT] or target.prompts_file"
         if config.template.count("{}") != 1:

@@ -1,4 +1,4 @@
-"""A CLIP and a SigLIP with few, random weights, in folders as transformers saves them."""
+"""A CLIP, a SigLIP and an OWL-ViT with few, random weights, in folders as transformers saves them."""
 
 from pathlib import Path
 from typing import Any
@@ -12,6 +12,11 @@ from transformers import (
     CLIPTextConfig,
     CLIPTokenizer,
     CLIPVisionConfig,
+    OwlViTConfig,
+    OwlViTForObjectDetection,
+    OwlViTImageProcessor,
+    OwlViTTextConfig,
+    OwlViTVisionConfig,
     PreTrainedTokenizerFast,
     SiglipConfig,
     SiglipImageProcessor,
@@ -40,12 +45,34 @@ def clip(folder: Path, seed: int = 3, vocabulary: int = 514) -> str:
     images = CLIPVisionConfig(**SIZES, **WIDE, image_size=32, patch_size=8)
     config = CLIPConfig(text_config=texts.to_dict(), vision_config=images.to_dict(), projection_dim=12)
     CLIPModel(config).save_pretrained(folder)
-    letters = sorted(pre_tokenizers.ByteLevel.alphabet())
-    names = [*letters, *(f"{letter}</w>" for letter in letters), "<|startoftext|>", "<|endoftext|>"]
-    CLIPTokenizer(vocab={name: n for n, name in enumerate(names)}, merges=[]).save_pretrained(folder)
+    _letters(folder)
     size = {"shortest_edge": 32}
     CLIPImageProcessor(size=size, crop_size={"height": 32, "width": 32}).save_pretrained(folder)
     return str(folder)
+
+
+def owlvit(folder: Path, seed: int = 0) -> str:
+    torch.manual_seed(seed)
+    texts = OwlViTTextConfig(
+        **SIZES, vocab_size=514, max_position_embeddings=LONGEST, bos_token_id=512, eos_token_id=513, pad_token_id=0
+    )
+    images = OwlViTVisionConfig(**SIZES, image_size=32, patch_size=8)
+    config = OwlViTConfig(text_config=texts.to_dict(), vision_config=images.to_dict(), projection_dim=16)
+    model = OwlViTForObjectDetection(config)
+    with torch.no_grad():
+        for each in model.parameters():
+            each.normal_(std=0.3)
+    model.save_pretrained(folder)
+    _letters(folder)
+    OwlViTImageProcessor(size={"height": 32, "width": 32}).save_pretrained(folder)
+    return str(folder)
+
+
+def _letters(folder: Path) -> None:
+    """A tokenizer of bytes."""
+    letters = sorted(pre_tokenizers.ByteLevel.alphabet())
+    names = [*letters, *(f"{letter}</w>" for letter in letters), "<|startoftext|>", "<|endoftext|>"]
+    CLIPTokenizer(vocab={name: n for n, name in enumerate(names)}, merges=[]).save_pretrained(folder)
 
 
 def siglip(folder: Path, seed: int = 0) -> str:

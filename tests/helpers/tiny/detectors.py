@@ -9,6 +9,9 @@ from transformers import (
     ConditionalDetrConfig,
     ConditionalDetrForObjectDetection,
     ConditionalDetrImageProcessor,
+    DeformableDetrConfig,
+    DeformableDetrForObjectDetection,
+    DeformableDetrImageProcessor,
     DetrConfig,
     DetrForObjectDetection,
     DetrImageProcessor,
@@ -55,6 +58,15 @@ def _conditional() -> tuple[Any, Any]:
     return made, ConditionalDetrImageProcessor(size=SIZE)
 
 
+def _deformable() -> tuple[Any, Any]:
+    """Of the kind whose queries are boxes that its encoder proposes."""
+    given = _sizes() | {"d_model": 32}
+    given["backbone_config"].out_features = ["stage2", "stage3", "stage4"]
+    levels = {"num_feature_levels": 3, "two_stage": True, "two_stage_num_proposals": 7, "with_box_refine": True}
+    made = DeformableDetrForObjectDetection(DeformableDetrConfig(**given, **levels))
+    return made, DeformableDetrImageProcessor(size=SIZE)
+
+
 def _yolos() -> tuple[Any, Any]:
     config = YolosConfig(
         hidden_size=16,
@@ -97,6 +109,7 @@ def _rt_detr() -> tuple[Any, Any]:
 KINDS: Mapping[str, Callable[[], tuple[Any, Any]]] = {
     "detr": _detr,
     "conditional_detr": _conditional,
+    "deformable_detr": _deformable,
     "yolos": _yolos,
     "rt_detr": _rt_detr,
 }

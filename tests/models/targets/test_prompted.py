@@ -1,4 +1,4 @@
-"""Texts as the classes of a CLIP or SigLIP."""
+"""Texts as the classes of a CLIP, SigLIP or OWL-ViT."""
 
 from pathlib import Path
 from typing import Any
@@ -8,18 +8,19 @@ import pytest
 import torch
 from PIL import Image
 from safetensors.torch import save_file
-from transformers import AutoImageProcessor, AutoModel, AutoTokenizer
+from transformers import AutoImageProcessor, AutoModel, AutoModelForZeroShotObjectDetection, AutoTokenizer
 
 import openmaia
 from openmaia.config.loading import load
 from openmaia.core.components import Site, build
 from openmaia.core.errors import UsageError
-from openmaia.core.services import LayerProbe, Probe
+from openmaia.core.services import Intervention, LayerProbe, Probe
 from openmaia.core.units import OUTPUT, Unit
 from openmaia.models.targets.clip import ClipConfig, PromptedClip
 from tests.helpers.commands import output
 from tests.helpers.samples import noise
 from tests.helpers.tiny import clip
+from tests.helpers.tiny.clip import LONGEST
 from tests.helpers.tiny.detectors import detector
 from tests.prepare import CACHE
 
@@ -32,7 +33,7 @@ TEMPLATE = "a photo of a {}."
 
 @pytest.fixture(scope="module")
 def folders(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
-    return {kind: getattr(clip, kind)(tmp_path_factory.mktemp(kind)) for kind in ("clip", "siglip")}
+    return {kind: getattr(clip, kind)(tmp_path_factory.mktemp(kind)) for kind in ("clip", "siglip", "owlvit")}
 
 
 def config(folder: str, **keys: Any) -> ClipConfig:
@@ -52,7 +53,7 @@ def logits_per_image(
     """What transformers' own model answers, and without `pixel_values` its own image processor."""
     model, tokenizer = AutoModel.from_pretrained(folder).eval(), AutoTokenizer.from_pretrained(folder)
     is_padded = model.config.model_type == "siglip"
-    lengths: dict[str, Any] = {"padding": "max_length", "max_length": clip.LONGEST} if is_padded else {"padding": True}
+    lengths: dict[str, Any] = {"padding": "max_length", "max_length": LONGEST} if is_padded else {"padding": True}
     texts = tokenizer([TEMPLATE.format(name) for name in NAMES], **lengths, return_tensors="pt")
     if pixels is not None:
         given = AutoImageProcessor.from_pretrained(folder)(Image.fromarray(pixels), return_tensors="pt")
@@ -93,6 +94,32 @@ def test_softmax_over_the_texts_can_be_asked_for(folders: dict[str, str]):
 def test_layers_have_the_names_of_the_library(folders: dict[str, str]):
     target = build(config(folders["clip"], layers=["vision_model.encoder.layers.1", "visual_projection"]), SITE)
     assert target.info().layers == {"vision_model.encoder.layers.1": 16, "visual_projection": 12}
+
+
+def test_largest_scores_of_boxes_are_those_of_an_owlvit(folders: dict[str, str]):
+    folder, image = folders["owlvit"], noise(1, 32, 32)
+    model = AutoModelForZeroShotObjectDetection.from_pretrained(folder).eval()
+    texts = AutoTokenizer.from_pretrained(folder)(
+        [TEMPLATE.format(name) for name in NAMES], padding="max_length", max_length=LONGEST, return_tensors="pt"
+    )
+    seen = AutoImageProcessor.from_pretrained(folder)(Image.fromarray(image.pixels), return_tensors="pt")
+    with torch.no_grad():
+        logits = model(**texts, pixel_values=seen["pixel_values"]).logits[0]
+    expected = logits.sigmoid().amax(dim=0).numpy()
+    assert np.ptp(expected) > 1e-2
+    network = PromptedClip.network(config(folder), "")
+    with torch.no_grad():
+        found = network.module(seen["pixel_values"])[0].sigmoid().numpy()
+    assert found == pytest.approx(expected, abs=1e-5)
+    inner = "owlvit.vision_model.encoder.layers.0.mlp"
+    target = build(config(folder, layers=[inner, OUTPUT]), SITE)
+    assert target.respond([LayerProbe(layer=OUTPUT, image=image)])[0] == pytest.approx(expected, rel=1e-3)
+    assert target.info().classes == tuple(NAMES)
+    assert "the largest score of each of these texts among the detector's boxes" in target.info().preprocessing
+    unit = Unit(target="net", layer=inner, index=0)
+    before, after = target.intervene([Intervention(unit=unit, image=image, scale=each) for each in (1.0, 0.0)])
+    assert np.exp(before) == pytest.approx(expected, rel=1e-3)
+    assert np.abs(after - before).max() > 1e-3
 
 
 # -- identity ------------------------------------------------------------------------------------------------------------
@@ -160,7 +187,7 @@ def test_own_transform_leaves_the_texts(folders: dict[str, str], tmp_path: Path)
         (["target.template=a photo"], "expected a sentence with one {}"),
         (["target.prompts=[dog,' dog ']"], "target.prompts has 'dog' more than once"),
         (['target.prompts=["a\\u0007b"]'], "expected a text of one line"),
-        (["target.network=resnet18"], "reads a CLIP or SigLIP as hf:ID"),
+        (["target.network=resnet18"], "reads a CLIP, SigLIP or OWL-ViT as hf:ID"),
     ],
 )
 def test_unusable_texts_are_refused(folders: dict[str, str], keys: list[str], message: str):

@@ -11,7 +11,7 @@ import torch
 import torchvision
 from safetensors.torch import save_file
 from torch import nn
-from torchvision.models.detection import FCOS, FasterRCNN, RetinaNet
+from torchvision.models.detection import FCOS, FasterRCNN, MaskRCNN, RetinaNet
 from torchvision.models.detection.anchor_utils import AnchorGenerator, DefaultBoxGenerator
 from torchvision.models.detection.ssd import SSD
 
@@ -19,23 +19,24 @@ from openmaia.core.components import Site, build
 from openmaia.core.errors import UsageError
 from openmaia.core.services import Intervention, Probe
 from openmaia.core.units import OUTPUT, Unit
+from openmaia.models.targets.hooked import NetworkTarget
+from openmaia.models.targets.meaning import OutputMeaning
 from openmaia.models.targets.network import NetworkConfig, StudiedNetwork
 from openmaia.models.targets.networks import load
 from openmaia.models.targets.networks.torchvision_detectors import read_preprocess, scored
+from openmaia.models.targets.preprocess import TargetNetwork
+from tests.helpers.boxes import has_operators, provide
 from tests.helpers.samples import noise
 
 torch.set_num_threads(1)
 
 SIDE, LONGEST, CLASSES = 64, 107, 4
-ONE_STAGE = ("fcos", "retinanet", "ssd")
+ONE_STAGE, TWO_STAGES = ("fcos", "retinanet", "ssd"), ("faster_rcnn", "mask_rcnn")
 
 
-def _has_operators() -> bool:
-    try:
-        torchvision.ops.nms(torch.zeros(1, 4), torch.ones(1), 0.5)
-    except RuntimeError:
-        return False
-    return True
+@pytest.fixture
+def operators(monkeypatch: pytest.MonkeyPatch):
+    provide(monkeypatch)
 
 
 class TwoLevels(nn.Module):
@@ -58,23 +59,18 @@ def detector(kind: str) -> Any:
     kept: dict[str, Any] = {"score_thresh": 0.0, "detections_per_img": 10_000, "topk_candidates": 10_000}
     sizes: dict[str, Any] = {"min_size": SIDE, "max_size": LONGEST}
     each = AnchorGenerator(((16,), (32,)), ((1.0,),) * 2)
+    two_stages = sizes | {"rpn_anchor_generator": each, "box_score_thresh": 0.0, "box_detections_per_img": 10_000}
     makes = {
         "fcos": lambda: FCOS(TwoLevels(), CLASSES, anchor_generator=each, **kept, **sizes),
         "retinanet": lambda: RetinaNet(TwoLevels(), CLASSES, anchor_generator=each, **kept, **sizes),
         "ssd": lambda: SSD(_ssd_backbone(), DefaultBoxGenerator([[2], [2]]), (SIDE, SIDE), CLASSES, **kept),
-        "faster_rcnn": lambda: FasterRCNN(
-            TwoLevels(),
-            CLASSES,
-            rpn_anchor_generator=each,
-            box_score_thresh=0.0,
-            box_detections_per_img=10_000,
-            **sizes,
-        ),
+        "faster_rcnn": lambda: FasterRCNN(TwoLevels(), CLASSES, **two_stages),
+        "mask_rcnn": lambda: MaskRCNN(TwoLevels(), CLASSES, **two_stages),
     }
     made = makes[kind]()
     with torch.no_grad():  # far from the usual weights, so that classes differ
         for own in made.parameters():
-            own.normal_(std=0.02 if kind == "faster_rcnn" else 0.1)
+            own.normal_(std=0.02 if kind in TWO_STAGES else 0.1)
     return made.eval()
 
 
@@ -114,16 +110,17 @@ def test_scores_are_the_largest_of_the_library(kind: str, shape: tuple[int, int]
     assert ours(model, image) == pytest.approx(expected, abs=2e-3 if resized else 1e-5)
 
 
-@pytest.mark.skipif(not _has_operators(), reason="torchvision lacks its operators")
-@pytest.mark.parametrize("shape", [(64, 64), (64, 96)])
-@pytest.mark.parametrize("kind", [*ONE_STAGE, "faster_rcnn"])
-def test_scores_are_those_of_detections(kind: str, shape: tuple[int, int]):
+@pytest.mark.parametrize("kind", [*ONE_STAGE, *TWO_STAGES])
+def test_scores_are_those_of_detections(operators: None, kind: str):
+    shape = (64, 96)
     model, image = detector(kind), noise(1, *shape).pixels
+    if kind in TWO_STAGES:
+        model.roi_heads.mask_roi_pool = None  # masks take most of the time, and nothing is read of them
     with torch.no_grad():
         (found,) = model([torch.tensor(image).permute(2, 0, 1) / 255])
     expected = [float(found["scores"][found["labels"] == each].max()) for each in range(1, CLASSES)]
     assert np.ptp(expected) > 1e-3
-    resized = kind == "ssd" and shape != (64, 64)
+    resized = kind == "ssd"
     assert ours(model, image)[1:] == pytest.approx(expected, abs=2e-3 if resized else 1e-5)
 
 
@@ -175,6 +172,46 @@ def test_detector_by_name_is_a_target_of_classes():
     assert not np.array_equal(before, after)
 
 
+def two_stage_target(layers: list[str]) -> NetworkTarget:
+    model = detector("faster_rcnn")
+    network = TargetNetwork(
+        module=scored(model, "net"),
+        preprocess=read_preprocess(model, "net"),
+        labels=("", "boat", "dog", "tree"),
+        output=OutputMeaning.SIGMOID,
+    )
+    return NetworkTarget("net", network, layers)
+
+
+def test_two_stages_are_a_target_whose_units_have_effects(operators: None):
+    target = two_stage_target(["backbone.first", OUTPUT])
+    images = [noise(seed, 64, 64) for seed in (1, 2)]
+    scores = [target.probe([Probe(unit=Unit(target="net", layer=OUTPUT, index=2), image=each)])[0] for each in images]
+    assert all(each.map is None and 0 < each.value < 1 for each in scores)
+    assert target.effects().classes == ("class 0", "boat", "dog", "tree")
+    unit = Unit(target="net", layer="backbone.first", index=0)
+    found = target.intervene(
+        [Intervention(unit=unit, image=each, scale=scale) for scale in (1.0, 0.0) for each in images]
+    )
+    before, after = np.exp(found[:2]), np.exp(found[2:])
+    assert before[:, 2] == pytest.approx([each.value for each in scores], rel=1e-3)
+    assert (np.abs(after - before).max(axis=1) > 1e-4).all()
+    assert np.abs(target.attribute("backbone.first", images).rises).max() > 1e-4
+
+
+@pytest.mark.parametrize(
+    ("layer", "message"),
+    [
+        ("roi_heads.box_head", "no axis of it is that of the images"),
+        ("rpn.head.conv", "is called 2 times in one forward pass"),
+        ("roi_heads", "is not used in a forward pass"),
+    ],
+)
+def test_layers_of_boxes_are_refused(operators: None, layer: str, message: str):
+    with pytest.raises(UsageError, match=message):
+        two_stage_target([layer])
+
+
 def test_weights_of_the_library_fit(tmp_path: Path):
     name = "ssdlite320_mobilenet_v3_large"
     torch.manual_seed(1)
@@ -194,7 +231,7 @@ def test_normalisation_is_that_of_the_weights():
         assert {each.eps for each in norms} == {epsilon}
 
 
-@pytest.mark.skipif(_has_operators(), reason="torchvision has its operators")
+@pytest.mark.skipif(has_operators(), reason="torchvision has its operators")
 def test_detector_of_two_stages_needs_operators():
     with pytest.raises(UsageError, match="selects boxes before it scores their classes.*such as retinanet_resnet50"):
         load("fasterrcnn_mobilenet_v3_large_320_fpn", "untrained")
