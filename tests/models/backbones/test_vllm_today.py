@@ -1,4 +1,4 @@
-"""Gemma 4 and Qwen 3.5 over real engines of vLLM on the CPU, tiny and of random weights: prompts, images, thoughts, ends."""
+"""Gemma 4, Qwen 3.5 and GLM-4.6V over real engines of vLLM on the CPU, tiny and of random weights: prompts, images, thoughts, ends."""
 
 import asyncio
 import re
@@ -19,7 +19,7 @@ from openmaia.core.images import EncodedImage
 from openmaia.core.messages import AnswerFormat, Chat, Message, Reply, assistant, system, user
 from openmaia.models.backbones.vllm.component import VllmBackboneConfig
 from tests.helpers.mine import TRANSFORM, redness
-from tests.helpers.tiny import gemma4, qwen
+from tests.helpers.tiny import gemma4, glm, qwen
 from tests.helpers.tiny.engine import Engine, start
 from tests.prepare import CACHE
 
@@ -37,14 +37,16 @@ BUILDERS: dict[str, Callable[[Path], Path]] = {
     "gemma4-mixture": partial(gemma4.build, experts=4),
     "qwen3.5": qwen.build,
     "qwen3.5-mixture": partial(qwen.build, experts=4),
+    "glm4.6v": glm.build,
+    "glm4.6v-mixture": partial(glm.build, experts=4),
 }
-ENDS = {"gemma4": gemma4.END, "qwen3.5": qwen.END}
+ENDS = {"gemma4": gemma4.END, "qwen3.5": qwen.END, "glm4.6v": glm.END}
 IMAGES = 4
 CONTEXT = 12288  # a task is long in tokens of one letter
 # On a CPU, the engine reads each prompt in one step, and vLLM's cache of linear layers needs several. The CPU kernel of linear
 # layers wants 16 bits.
-ENGINE = {"gemma4": dict[str, Any](), "qwen3.5": {"enable_prefix_caching": False}}
-DTYPES = {"gemma4": "float32", "qwen3.5": "bfloat16"}
+ENGINE = {"gemma4": dict[str, Any](), "qwen3.5": {"enable_prefix_caching": False}, "glm4.6v": {}}
+DTYPES = {"gemma4": "float32", "qwen3.5": "bfloat16", "glm4.6v": "float32"}
 
 
 def family(name: str) -> str:
@@ -109,6 +111,11 @@ def tokens(prompts: "PromptRenderer", *messages: Message) -> list[int]:
         ("gemma4", (60, 60), 8 * 8),
         ("gemma4", (64, 200), 4 * 14),
         ("gemma4", (1024, 1024), 8 * 8),
+        # Patches of 14 pixels, of which 2 x 2 become a token. An image counts as two pictures of a film: its area is limited to
+        # half of the limits.
+        ("glm4.6v", (60, 60), 3 * 3),
+        ("glm4.6v", (64, 200), 2 * 7),
+        ("glm4.6v", (1024, 1024), 6 * 6),
     ],
 )
 def test_image_tokens_follow_the_image_and_equal_the_processors(
@@ -144,6 +151,8 @@ def test_image_tokens_follow_the_image_and_equal_the_processors(
         ("qwen3.5", {"enable_thinking": False}, False),
         ("gemma4", {}, False),
         ("gemma4", {"enable_thinking": True}, False),
+        ("glm4.6v", {}, False),
+        ("glm4.6v", {"enable_thinking": False}, False),
     ],
 )
 def test_template_variables_decide_whether_a_reply_begins_inside_of_reasoning(
