@@ -77,6 +77,7 @@ def _config(tokenizer: PreTrainedTokenizerFast, experts: int) -> Glm4vConfig | G
     mixture = {
         "moe_intermediate_size": 32, "num_experts_per_tok": 2, "n_routed_experts": experts, "n_shared_experts": 1,
         "first_k_dense_replace": 1, "head_dim": 32,
+        "use_qk_norm": False,  # vLLM reads it, and transformers has no such field
     }  # fmt: skip
     text = {
         "vocab_size": len(tokenizer),

@@ -219,7 +219,7 @@ def test_guidance_reaches_a_pipeline_under_its_own_name(folders: dict[str, Path]
             drawn[guidance] = pixels(generator.generate(requests(1)))
         assert len(calls) == 3 * (1 + is_twice)
     assert np.abs(drawn[1.0] - drawn[8.0]).max() > 1
-    assert (np.abs(drawn[-1.0] - drawn[1.0]).max() > 1) is is_guided
+    assert bool(np.abs(drawn[-1.0] - drawn[1.0]).max() > 1) is is_guided
 
 
 def test_transparent_pixels_are_white(folders: dict[str, Path]) -> None:
