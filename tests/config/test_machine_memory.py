@@ -88,8 +88,8 @@ PARAMETERS = {
     "glm-4.6v": 107.7,
     "mistral-small-4": 119.4,
 }
-"""Billions of parameters of the backbones, as their makers state them; those of Gemma 4, Qwen 3.5, GLM-4.6V and Mistral Small 4
-counted in transformers' classes of these sizes."""
+"""Billions of parameters of the backbones, as their makers state them; those of Gemma 4 and Qwen 3.5
+counted in transformers' classes of these sizes, those of GLM-4.6V and Mistral Small 4 by the sizes in their configs' defaults."""
 DIFFUSION = {
     "sd15": {"unet": 0.860, "text": 0.123, "vae": 0.084},
     "pix2pix": {"unet": 0.860, "text": 0.123, "vae": 0.084},

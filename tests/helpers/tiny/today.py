@@ -138,7 +138,9 @@ def save_qwen_image_2_1(folder: Path, *, sigmas: list[float] | None = None) -> P
     QwenImage21Pipeline(
         scheduler=FlowMatchEulerDiscreteScheduler(use_dynamic_shifting=True),
         vae=vae,
-        text_encoder=Qwen3VLForConditionalGeneration(Qwen3VLConfig(text_config=text, vision_config=vision, **_ids(tokens))),
+        text_encoder=Qwen3VLForConditionalGeneration(
+            Qwen3VLConfig(text_config=text, vision_config=vision, **_ids(tokens))
+        ),
         processor=Qwen3VLProcessor(
             Qwen2VLImageProcessor(size=limits, **sizes),
             tokens,

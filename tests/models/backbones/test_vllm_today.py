@@ -45,7 +45,12 @@ IMAGES = 4
 CONTEXT = 12288  # a task is long in tokens of one letter
 # On a CPU, the engine reads each prompt in one step, and vLLM's cache of linear layers needs several. The CPU kernel of linear
 # layers wants 16 bits.
-ENGINE = {"gemma4": dict[str, Any](), "qwen3.5": {"enable_prefix_caching": False}, "glm4.6v": {}, "mistral4": mistral.ARGUMENTS}
+ENGINE = {
+    "gemma4": dict[str, Any](),
+    "qwen3.5": {"enable_prefix_caching": False},
+    "glm4.6v": {},
+    "mistral4": mistral.ARGUMENTS,
+}
 DTYPES = {"gemma4": "float32", "qwen3.5": "bfloat16", "glm4.6v": "float32", "mistral4": "bfloat16"}
 
 

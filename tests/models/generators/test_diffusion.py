@@ -24,7 +24,13 @@ from openmaia.models.generators.diffusion import DiffusersConfig, DiffusersEdito
 from openmaia.models.generators.loading import load
 from tests.helpers.tiny.flux import save_flux, save_kontext, t5_encoder, transformer
 from tests.helpers.tiny.stable import save_pix2pix, save_sdxl_turbo, save_stable
-from tests.helpers.tiny.today import save_klein, save_qwen_image, save_qwen_image_2_1, save_qwen_image_edit, save_z_image
+from tests.helpers.tiny.today import (
+    save_klein,
+    save_qwen_image,
+    save_qwen_image_2_1,
+    save_qwen_image_edit,
+    save_z_image,
+)
 
 SAVED: dict[str, Callable[[Path], Path]] = {
     "flux": save_flux,
