@@ -48,7 +48,7 @@ def test_whole_investigation_draws_and_edits(name: str, settings: list[str], exe
         evaluate=False,
         task={"evidence": {"experiments": 0, "labels": 0, "words": 0, "drawable": 0}},
         paths={"cache": str(CACHE), "exemplars": str(exemplars_folder / "api"), "runs": str(tmp_path)},
-        **{"exemplars.k": 6},
+        exemplars={"k": 6},
     )
     assert [line.split()[0] for line in said(found.record, 0).splitlines()] == ["2", "2"], said(found.record, 0)
     assert found.description == "red things"
