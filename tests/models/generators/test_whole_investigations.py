@@ -19,6 +19,7 @@ DRAWS = """drawn = tools.text2image(["a red circle", "a blue circle that is much
 print(len(drawn), system.call_neuron(drawn)[0])
 edited, captions = tools.edit_images(drawn, ["make it green"] * 2)
 print(len(edited), system.call_neuron(edited)[0])"""
+"""`edit_images` returns each image before its edit."""
 SHARED = None
 """The editor is the generator."""
 PAIRS: dict[str, tuple[Callable[[Path], Path], Callable[[Path], Path] | None]] = {
@@ -50,5 +51,5 @@ def test_whole_investigation_draws_and_edits(name: str, settings: list[str], exe
         paths={"cache": str(CACHE), "exemplars": str(exemplars_folder / "api"), "runs": str(tmp_path)},
         exemplars={"k": 6},
     )
-    assert [line.split()[0] for line in said(found.record, 0).splitlines()] == ["2", "2"], said(found.record, 0)
+    assert [line.split()[0] for line in said(found.record, 0).splitlines()] == ["2", "4"], said(found.record, 0)
     assert found.description == "red things"
