@@ -68,7 +68,7 @@ def build(folder: Path, *, experts: int = 0, hides_thoughts: bool = False) -> Pa
     torch.manual_seed(0)
     model = (Glm4vMoeForConditionalGeneration if experts else Glm4vForConditionalGeneration)(config).float()
     with torch.no_grad():
-        _speak(model, tokenizer)
+        _speak(model, tokenizer, end=23.0 if experts else 20.0)
     model.save_pretrained(folder)
     return folder
 
@@ -125,12 +125,17 @@ def _config(tokenizer: PreTrainedTokenizerFast, experts: int) -> Glm4vConfig | G
     )
 
 
-def _speak(model: torch.nn.Module, tokenizer: PreTrainedTokenizerFast) -> None:
-    """Makes the first hidden dimension the same at all positions, and lets it forbid everything but text, boxes and the end."""
+def _speak(model: torch.nn.Module, tokenizer: PreTrainedTokenizerFast, end: float) -> None:
+    """Makes the first hidden dimension the same at all positions, and lets it forbid everything but text, boxes and the end.
+
+    Args:
+        end: How much it speaks for the end, in comparison with 20 for text. The mixture would seldom end by itself.
+    """
     model.model.language_model.embed_tokens.weight[:, 0] = 1.0
     head = model.lm_head.weight
     head[:, 0] = -20.0
-    head[tokenizer.convert_tokens_to_ids([*CHARACTERS, *BOX, END]), 0] = 20.0
+    head[tokenizer.convert_tokens_to_ids([*CHARACTERS, *BOX]), 0] = 20.0
+    head[tokenizer.convert_tokens_to_ids(END), 0] = end
     for name, weight in model.model.language_model.named_parameters():
         if name.endswith(("o_proj.weight", "down_proj.weight")):
             weight[0] = 0.0
