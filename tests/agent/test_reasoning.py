@@ -103,3 +103,11 @@ def test_reply_may_speak_of_both_marks_in_a_line(text: str):
 @pytest.mark.parametrize(("start", "end"), [("<answer>", "</answer>"), ("<|START_RESPONSE|>", "<|END_RESPONSE|>")])
 def test_marks_around_the_reply_are_left_out(start: str, end: str):
     assert separate(f"<think>x</think>\n{start}{CODE}{end}").text == CODE.rstrip()
+
+
+@pytest.mark.parametrize(
+    "text", ["{}[DESCRIPTION]: dogs{}", "[DESCRIPTION]: {}dogs{}", "<think>Dogs?</think>\n{}[DESCRIPTION]: dogs{}"]
+)
+def test_marks_of_a_box_are_left_out(text: str):
+    """GLM-4.6V writes them around an answer, or around all of a reply."""
+    assert separate(text.format("<|begin_of_box|>", "<|end_of_box|>")).text == "[DESCRIPTION]: dogs"

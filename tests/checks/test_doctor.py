@@ -272,6 +272,22 @@ def test_cache_of_qwen_3_5_is_mostly_that_of_a_quarter_of_its_layers(tmp_path: P
     assert longer == 16 * 65536 * 2 * 2 * 4 * 256
 
 
+@pytest.mark.parametrize(
+    ("whole", "text", "expected"),
+    [
+        # GLM-4.6V: a key and a value of 128 for each of 8 heads.
+        ("glm4v_moe", {"model_type": "glm4v_moe_text", "num_hidden_layers": 46, "num_key_value_heads": 8, "head_dim": 128},
+         46 * 65536 * 2 * 2 * 8 * 128),
+        # Mistral Small 4: a latent of 256 and 64 numbers for all heads.
+        ("mistral3", {"model_type": "mistral4", "num_hidden_layers": 36, "kv_lora_rank": 256, "qk_rope_head_dim": 64},
+         36 * 65536 * 2 * (256 + 64)),
+    ],
+)  # fmt: skip
+def test_cache_of_glm_and_of_mistral_small_4(whole: str, text: dict[str, Any], expected: int, tmp_path: Path):
+    (tmp_path / "config.json").write_text(json.dumps({"model_type": whole, "text_config": text}))
+    assert probe.kv_cache_bytes(str(tmp_path), 65536) == expected
+
+
 def test_slow_libraries_are_a_note():
     begun = time.monotonic()
     answers = machine.ask_libraries(0.05, "resnet152")

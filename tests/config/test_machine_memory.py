@@ -40,10 +40,10 @@ class Attention:
     states: float = 0.0
     """Bytes that do not depend on the number of tokens."""
 
-    def cache_bytes(self, tokens: int) -> float:
-        """Returns the KV cache of one conversation in 16 bits."""
+    def cache_bytes(self, tokens: int, cards: int = 1) -> float:
+        """Returns the KV cache of one conversation in 16 bits on each card. A single head is on every one."""
         window = self.window_layers * self.window_heads * self.window_width * min(tokens, 1024)
-        return 4.0 * (self.layers * self.heads * self.width * tokens + window) + self.states
+        return (4.0 * (self.layers * self.heads * self.width * tokens + window) + self.states) / min(cards, self.heads)
 
 
 def delta_nets(layers: int, heads: int) -> float:
@@ -63,7 +63,16 @@ ATTENTION = {
     "qwen3.5-9b": Attention(8, 4, 256, states=delta_nets(24, 32)),
     "qwen3.5-27b": Attention(16, 4, 256, states=delta_nets(48, 48)),
     "qwen3.5-35b-a3b": Attention(10, 2, 256, states=delta_nets(30, 32)),
+    "glm-4.6v-flash": Attention(40, 2, 128),
+    "glm-4.6v": Attention(46, 8, 128),
+    # A latent of 256 + 64 numbers for all heads, in place of a key and a value of 160 each.
+    "mistral-small-4": Attention(36, 1, 160),
 }
+PAIRS = ("glm-4.6v", "mistral-small-4")
+"""Backbones that need two cards."""
+SINGLE = tuple(name for name in ATTENTION if name not in PAIRS)
+EIGHT_BITS = PAIRS
+"""Backbones whose files have 8 bits a parameter."""
 PARAMETERS = {
     "qwen3-vl-4b": 4.44,
     "small-24gb": 8.77,
@@ -75,22 +84,30 @@ PARAMETERS = {
     "qwen3.5-9b": 9.41,
     "qwen3.5-27b": 27.4,
     "qwen3.5-35b-a3b": 35.1,
+    "glm-4.6v-flash": 10.3,
+    "glm-4.6v": 107.7,
+    "mistral-small-4": 119.4,
 }
-"""Billions of parameters of the backbones, as their makers state them; those of Gemma 4 and Qwen 3.5 counted in transformers'
-classes of these sizes."""
+"""Billions of parameters of the backbones, as their makers state them; those of Gemma 4 and Qwen 3.5
+counted in transformers' classes of these sizes, those of GLM-4.6V and Mistral Small 4 by the sizes in their configs' defaults."""
 DIFFUSION = {
     "sd15": {"unet": 0.860, "text": 0.123, "vae": 0.084},
     "pix2pix": {"unet": 0.860, "text": 0.123, "vae": 0.084},
     "flux-dev": {"transformer": 11.9, "t5": 4.76, "text": 0.123, "vae": 0.084},
     "kontext-dev": {"transformer": 11.9, "t5": 4.76, "text": 0.123, "vae": 0.084},
+    "sdxl-turbo": {"unet": 2.567, "text": 0.123, "text_2": 0.695, "vae": 0.084},
+    "qwen-image": {"transformer": 20.4, "text": 8.29, "vae": 0.127},
+    "qwen-image-edit": {"transformer": 20.4, "text": 8.29, "vae": 0.127},
+    "qwen-image-2.1": {"transformer": 7.0, "text": 8.77, "vae": 0.4},
 }
 """Billions of parameters."""
 
 MACHINES = {
     "one-24gb": (24e9, ("qwen3-vl-4b",), "sd15", "pix2pix"),
     "one-80gb": (80e9, ("small-24gb",), "flux-dev", "kontext-dev"),
-    "eight-gpus": (80e9, tuple(ATTENTION), "flux-dev", "kontext-dev"),
-    "many-nodes": (80e9, tuple(ATTENTION), "flux-dev", "kontext-dev"),
+    "eight-gpus": (80e9, SINGLE, "flux-dev", "kontext-dev"),
+    "many-nodes": (80e9, SINGLE, "flux-dev", "kontext-dev"),
+    "eight-gpus-pairs": (80e9, PAIRS, "qwen-image", "qwen-image-edit"),
 }
 """Bytes of a card; the backbones that a replica has to hold; generator; editor."""
 
@@ -103,10 +120,11 @@ def config(*names: str) -> Config:
 
 
 def backbone_bytes(config: Config, name: str) -> float:
-    """Returns what a replica of the backbone needs on its card, with an explicit KV cache or one for one conversation."""
-    itemsize = 1 if config.backbone.arguments.get("quantization") == "fp8" else BYTES[config.backbone.dtype]
-    weights = PARAMETERS[name] * 1e9 * itemsize
-    conversation = ATTENTION[name].cache_bytes(config.backbone.context_tokens)
+    """Returns what a replica of the backbone needs on each card, with an explicit KV cache or one for one conversation."""
+    cards = config.backbone.tensor_parallel
+    in_eight_bits = name in EIGHT_BITS or config.backbone.arguments.get("quantization") == "fp8"
+    weights = PARAMETERS[name] * 1e9 * (1 if in_eight_bits else BYTES[config.backbone.dtype]) / cards
+    conversation = ATTENTION[name].cache_bytes(config.backbone.context_tokens, cards)
     explicit = config.backbone.kv_cache_gb * 2**30
     assert not explicit or explicit >= conversation, "the KV cache holds one conversation"
     return weights + (explicit or conversation) + WORKING
@@ -130,7 +148,7 @@ def test_each_replica_fits_its_part_of_a_card(machine: str, backbone: str):
         "target": TARGET_BYTES + WORKING,
     }
     for role in POOLS:
-        share = getattr(made.pools, role).num_gpus
+        share = getattr(made.pools, role).num_gpus / (made.backbone.tensor_parallel if role == "backbone" else 1)
         usable = made.backbone.memory_fraction if role == "backbone" and not made.backbone.kv_cache_gb else 1.0
         assert wanted[role] <= share * card * usable, (role, wanted[role], share * card * usable)
 
@@ -141,6 +159,13 @@ def test_models_that_share_a_card_have_an_explicit_kv_cache(machine: str, cards:
     pools = made.pools
     assert 0 < pools.backbone.num_gpus < 1 and made.backbone.kv_cache_gb > 0
     assert sum(getattr(pools, role).num_gpus for role in POOLS) <= cards + 1e-9
+
+
+@pytest.mark.parametrize(
+    ("name", "share", "card"), [("sdxl-turbo", 0.4, 24e9), ("qwen-image-2.1", 0.5, 80e9), ("qwen-image", 0.95, 80e9)]
+)
+def test_generators_that_are_alone_on_their_card_fit_a_share_of_it(name: str, share: float, card: float):
+    assert diffusion_bytes(config(f"models/{name}"), "generator", name) <= share * card
 
 
 @pytest.mark.parametrize("name", ["small-24gb", "qwen3.5-9b"])

@@ -107,6 +107,7 @@ MACHINES = {
     "one-24gb": [NodeResources(gpus=1, cpus=8, memory=32 * 2**30)],
     "one-80gb": [NodeResources(gpus=1, cpus=16, memory=64 * 2**30)],
     "eight-gpus": [NodeResources(gpus=8, cpus=64, memory=256 * 2**30)],
+    "eight-gpus-pairs": [NodeResources(gpus=8, cpus=64, memory=256 * 2**30)],
     "many-nodes": [NodeResources(gpus=8, cpus=64, memory=256 * 2**30)] * 4,
 }
 

@@ -40,6 +40,8 @@ _FRAME = re.compile(
     r"|\s*(?:<\|(?:end|return|call|END_RESPONSE)\|>|</(?:answer|response|output)>)\s*\Z"
 )
 """The marks around the reply that some models write after their reasoning."""
+_BOX = re.compile(r"<\|(?:begin|end)_of_box\|>")
+"""The marks that GLM-4.6V writes around its answers, or around all of a reply."""
 _HEADING = re.compile(r"[ \t#>*_-]*\[[A-Z][A-Z ]*\d*\]")
 _CONTEXT = 300
 """Characters around a mark that decide whether it is mentioned or used."""
@@ -58,12 +60,14 @@ class Separated:
 
 
 def separate(text: str, *, is_open: bool = False) -> Separated:
-    """Separates the reasoning in a text from the reply. A text without reasoning is returned unchanged.
+    """Separates the reasoning in a text from the reply. A text without reasoning is returned unchanged, except that the marks of
+    GLM's boxes are left out.
 
     A mark is ignored in Python code, between quotes and in the middle of a sentence, because a reply may speak of it;
     one at the start of reasoning counts only at the start of a line. `is_open` says that the text begins inside of
     reasoning.
     """
+    text = _BOX.sub("", text)
     reasoning, reply = list[str](), list[str]()
     position, is_unannounced = 0, False
     inside = ANY if is_open else ""

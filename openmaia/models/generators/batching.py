@@ -15,7 +15,7 @@ from PIL import Image
 from openmaia.core.errors import HostDead, ServiceError, UsageError
 from openmaia.core.images import Pixels
 from openmaia.models.generators.diffusion import PipelineConfig
-from openmaia.models.generators.loading import DiffusionRole, check_kind, guidance_argument, load
+from openmaia.models.generators.loading import READS_ALL, DiffusionRole, check_kind, guidance_argument, load
 
 log = logging.getLogger("openmaia")
 
@@ -66,10 +66,10 @@ class DiffusionBatcher:
         return type(self._pipeline).__name__
 
     def truncated(self, prompt: str) -> tuple[str, ...]:
-        """Returns the end of a too long prompt that is ignored; () if there is none, or no tokenizer."""
+        """Returns the end of a too long prompt that is ignored; () if there is none, or no limit."""
         names = ("tokenizer_3", "tokenizer_2", "tokenizer")
         tokenizer: Any = next((known for name in names if (known := getattr(self._pipeline, name, None))), None)
-        if tokenizer is None:
+        if tokenizer is None or self.name in READS_ALL:
             return ()
         by_config = "max_sequence_length" in self._parameters
         limit = self._config.max_text_tokens if by_config else int(tokenizer.model_max_length)
@@ -160,14 +160,14 @@ class DiffusionBatcher:
 
     def _call(self, batch: Sequence[ImageJob], steps: int) -> list[Pixels]:
         config, job = self._config, batch[0]
-        guidance = guidance_argument(self._pipeline)
+        guidance = guidance_argument(self._pipeline) or "guidance_scale"
+        scale = config.guidance if config.guidance >= 0 else None
+        is_true = guidance == "true_cfg_scale" and (self._parameters[guidance].default if scale is None else scale) > 1
         arguments: dict[str, Any] = {
             "num_inference_steps": steps if steps > 0 else None,
-            guidance or "guidance_scale": config.guidance if guidance and config.guidance >= 0 else None,
+            guidance: scale,
             # Without a negative prompt, `true_cfg_scale` would have no effect.
-            "negative_prompt": [" "] * len(batch)
-            if guidance == "true_cfg_scale" and not 0 <= config.guidance <= 1
-            else None,
+            "negative_prompt": [" "] * len(batch) if is_true else None,
             "max_sequence_length": config.max_text_tokens,
             "height": job.height,
             "width": job.width,
@@ -185,13 +185,21 @@ class DiffusionBatcher:
                 f"{self._role}: {self.name} generated pixels that are not finite; {self._key}.dtype="
                 f"{config.dtype} may be too narrow for it, try bfloat16 or float32"
             )
-        return list((images * 255).round().astype(np.uint8))
+        return list((_on_white(images) * 255).round().astype(np.uint8))
 
 
 def _inputs(batch: Sequence[ImageJob]) -> Any:
     images = [job.image for job in batch if job.image is not None]
     # No list of one: some pipelines take a list as several references for one result.
     return images if len(images) > 1 else next(iter(images), None)
+
+
+def _on_white(images: np.ndarray) -> np.ndarray:
+    """Images with an alpha channel, as Qwen-Image 2.1 draws them, on the ground that its text encoder sees them on."""
+    if images.shape[-1] == 3:
+        return images
+    colours, alpha = images[..., :3], images[..., 3:]
+    return colours * alpha + (1 - alpha)
 
 
 def _is_out_of_memory(error: Exception) -> bool:

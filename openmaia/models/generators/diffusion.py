@@ -16,6 +16,16 @@ from openmaia.models.weights import DENOISERS, NF4, TEXT_ENCODERS, WeightSource
 # These accept a list with one image per prompt. Others take a list as several references for one prompt.
 BATCHING = ("FluxKontextPipeline", "StableDiffusionInstructPix2PixPipeline")
 
+# These read an image at a megapixel, whatever its size. They are asked for results of that area, because they hold positions
+# in both against each other.
+AT_A_MEGAPIXEL = ("QwenImageEditPipeline", "QwenImageEditPlusPipeline", "QwenImage21Pipeline")
+
+# Pixels of which the sides of what they read are multiples.
+_READ_GRID = 32
+
+# These place an image behind the longest prompt of its batch, so that it would depend on the others.
+ALONE = ("QwenImage21Pipeline",)
+
 # The area on which models are trained. Larger images are scaled down for editing, and the result up again.
 _MAX_PIXELS = 1024 * 1024
 
@@ -107,13 +117,14 @@ class DiffusersGenerator(_Pipeline):
         self._config, self._key = config, key
         self._size = config.size
         self._model_size = -(-config.size // self._batcher.grid) * self._batcher.grid
+        self._batch_size = 1 if self._batcher.name in ALONE else None
         self._batcher.try_out(self._job(Generation(prompt="a red ball", seed=0)))
 
     def generate(self, requests: Sequence[Generation]) -> list[GeneratedImage]:
         """Raises ServiceError if an image does not fit or the model failed, HostDead if the GPU is lost."""
         from openmaia.models.generators.resizing import resize
 
-        images = self._batcher.generate([self._job(request) for request in requests])
+        images = self._batcher.generate([self._job(request) for request in requests], self._batch_size)
         return [
             GeneratedImage(
                 image=EncodedImage.of(resize(pixels, self._size, self._size)),
@@ -174,14 +185,18 @@ class DiffusersEditor(_Pipeline):
         from openmaia.models.generators.batching import ImageJob
 
         image = request.image.pil()
-        height, width = editing_size(image.height, image.width, self._batcher.grid)
-        return ImageJob(
-            prompt=request.instruction,
-            seed=request.seed,
-            height=height,
-            width=width,
-            image=image.resize((width, height), Image.Resampling.LANCZOS),
-        )
+        if self._batcher.name in AT_A_MEGAPIXEL:
+            height, width = megapixel_size(image.height, image.width)
+        else:
+            height, width = editing_size(image.height, image.width, self._batcher.grid)
+            image = image.resize((width, height), Image.Resampling.LANCZOS)
+        return ImageJob(prompt=request.instruction, seed=request.seed, height=height, width=width, image=image)
+
+
+def megapixel_size(height: int, width: int) -> tuple[int, int]:
+    """Returns the height and width at which the pipelines of `AT_A_MEGAPIXEL` read an image of a given size."""
+    scale = (_MAX_PIXELS / (height * width)) ** 0.5
+    return round(height * scale / _READ_GRID) * _READ_GRID, round(width * scale / _READ_GRID) * _READ_GRID
 
 
 def editing_size(height: int, width: int, grid: int) -> tuple[int, int]:

@@ -29,6 +29,9 @@ PipelineIndex = dict[str, Any]
 
 DTYPES = {"bfloat16": torch.bfloat16, "float16": torch.float16, "float32": torch.float32}
 
+# These accept `max_sequence_length` and read all of a prompt nevertheless.
+READS_ALL = ("QwenImageEditPipeline", "QwenImageEditPlusPipeline")
+
 # What diffusers and transformers raise for models that are incomplete, damaged or of another kind.
 PIPELINE_ERRORS = (
     OSError, ValueError, TypeError, RuntimeError, AttributeError, ImportError, KeyError, AssertionError, SafetensorError,
@@ -52,6 +55,8 @@ def load(config: PipelineConfig, role: DiffusionRole, key: str = "") -> Any:
     components = _components(key, config, index, dtype)
     # A safety checker replaces an image that it refuses by a black one. The unit would appear not to respond.
     components |= {"safety_checker": None, "requires_safety_checker": False} if "safety_checker" in index else {}
+    # SDXL marks its images if a package for it is installed; a run must not depend on that.
+    components |= {"add_watermarker": False} if str(index.get("_class_name")).startswith("StableDiffusionXL") else {}
     loader = AutoPipelineForText2Image if role == "generator" else DiffusionPipeline
     try:
         pipeline: Any = loader.from_pretrained(located(config.model), dtype=dtype, **components)
@@ -151,23 +156,28 @@ def check_kind(given: str, pipeline: Any, role: DiffusionRole) -> None:
 
 def _check_options(key: str, config: PipelineConfig, pipeline: Any) -> None:
     accepted = set(inspect.signature(pipeline.__call__).parameters)
+    # Qwen-Image 2.1 distilled to a few steps names their noise, and ignores a number of steps.
+    has_own_steps = getattr(pipeline.config, "sample_sigmas", None) is not None
     options = {
-        "steps": ("num_inference_steps" in accepted, config.steps > 0),
+        "steps": ("num_inference_steps" in accepted and not has_own_steps, config.steps > 0),
         "guidance": (guidance_argument(pipeline) is not None, config.guidance >= 0),
     }
-    if config.max_text_tokens != PipelineConfig.max_text_tokens and "max_sequence_length" not in accepted:
-        log.warning("%s.max_text_tokens is not used: a %s has a limit of its own", key, type(pipeline).__name__)
+    name = type(pipeline).__name__
+    takes_limit = "max_sequence_length" in accepted and name not in READS_ALL
+    if config.max_text_tokens != PipelineConfig.max_text_tokens and not takes_limit:
+        log.warning("%s.max_text_tokens is not used: a %s has a limit of its own, or none", key, name)
     if unused := [name for name, (is_known, is_set) in options.items() if is_set and not is_known]:
         raise UsageError(
             f"{', '.join(f'{key}.{name}={getattr(config, name)}' for name in unused)}: {config.model!r}, a "
-            f"{type(pipeline).__name__}, takes no such option; leave it out"
+            f"{name}, takes no such option; leave it out"
         )
 
 
 def guidance_argument(pipeline: Any) -> str | None:
     """Returns the argument of a pipeline that guides it to its prompt; None if the model was distilled without guidance."""
     accepted = inspect.signature(pipeline.__call__).parameters
-    if "true_cfg_scale" in accepted and accepted["true_cfg_scale"].default > 1:  # Qwen-Image
+    # FLUX has both, and is guided by the other.
+    if "true_cfg_scale" in accepted and (accepted["true_cfg_scale"].default > 1 or "guidance_scale" not in accepted):
         return "true_cfg_scale"
     if "guidance_scale" not in accepted or getattr(pipeline.config, "is_distilled", False):  # FLUX.2 klein
         return None

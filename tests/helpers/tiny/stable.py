@@ -1,4 +1,4 @@
-"""Stable Diffusion 1.5 and InstructPix2Pix, tiny, with seeded random weights."""
+"""Stable Diffusion 1.5, InstructPix2Pix and SDXL-Turbo, tiny, with seeded random weights."""
 
 from collections.abc import Callable
 from pathlib import Path
@@ -10,10 +10,11 @@ from diffusers import (
     PNDMScheduler,
     StableDiffusionInstructPix2PixPipeline,
     StableDiffusionPipeline,
+    StableDiffusionXLPipeline,
     UNet2DConditionModel,
 )
 from diffusers.pipelines.stable_diffusion.safety_checker import StableDiffusionSafetyChecker
-from transformers import CLIPConfig, CLIPImageProcessor, CLIPTextConfig, CLIPVisionConfig
+from transformers import CLIPConfig, CLIPImageProcessor, CLIPTextConfig, CLIPTextModelWithProjection, CLIPVisionConfig
 
 from tests.helpers.tiny.flux import WIDTH, autoencoder, clip_encoder, clip_tokenizer
 
@@ -33,6 +34,44 @@ def save_pix2pix(folder: Path, *, safe: bool = False) -> Path:
         beta_start=0.00085, beta_end=0.012, beta_schedule="scaled_linear", timestep_spacing="linspace"
     )
     return save(StableDiffusionInstructPix2PixPipeline, scheduler, 8, folder, safe)
+
+
+def save_sdxl_turbo(folder: Path) -> Path:
+    torch.manual_seed(0)
+    tokens = clip_tokenizer(folder)
+    text = clip_encoder(tokens).config
+    text.projection_dim = WIDTH
+    vae = autoencoder(latent_channels=4)
+    vae.register_to_config(force_upcast=True)
+    StableDiffusionXLPipeline(
+        # The scheduler as it stands in the published model.
+        scheduler=EulerAncestralDiscreteScheduler(
+            beta_start=0.00085, beta_end=0.012, beta_schedule="scaled_linear", timestep_spacing="trailing"
+        ),
+        vae=vae,
+        text_encoder=clip_encoder(tokens),
+        text_encoder_2=CLIPTextModelWithProjection(text),
+        tokenizer=tokens,
+        tokenizer_2=tokens,
+        unet=UNet2DConditionModel(
+            sample_size=8,
+            in_channels=4,
+            out_channels=4,
+            block_out_channels=(8, 16),
+            down_block_types=("DownBlock2D", "CrossAttnDownBlock2D"),
+            up_block_types=("CrossAttnUpBlock2D", "UpBlock2D"),
+            layers_per_block=1,
+            norm_num_groups=4,
+            attention_head_dim=(2, 4),
+            cross_attention_dim=2 * WIDTH,
+            # The sizes of the picture in 6 numbers of 8, and the pooled text.
+            addition_embed_type="text_time",
+            addition_time_embed_dim=8,
+            projection_class_embeddings_input_dim=6 * 8 + WIDTH,
+            use_linear_projection=True,
+        ),
+    ).save_pretrained(folder)
+    return folder
 
 
 def save(pipeline: Callable[..., Any], scheduler: Any, in_channels: int, folder: Path, safe: bool) -> Path:

@@ -1,4 +1,4 @@
-"""FLUX.2 klein, Z-Image and Qwen-Image, tiny, with seeded random weights."""
+"""FLUX.2 klein, Z-Image, Qwen-Image, its editor and Qwen-Image 2.1, tiny, with seeded random weights."""
 
 from pathlib import Path
 from typing import Any
@@ -7,9 +7,13 @@ import torch
 from diffusers import (
     AutoencoderKLFlux2,
     AutoencoderKLQwenImage,
+    AutoencoderKLQwenImage21,
     FlowMatchEulerDiscreteScheduler,
     Flux2KleinPipeline,
     Flux2Transformer2DModel,
+    QwenImage21Pipeline,
+    QwenImage21Transformer2DModel,
+    QwenImageEditPlusPipeline,
     QwenImagePipeline,
     QwenImageTransformer2DModel,
     ZImagePipeline,
@@ -20,15 +24,22 @@ from transformers import (
     Qwen2_5_VLConfig,
     Qwen2_5_VLForConditionalGeneration,
     Qwen2Tokenizer,
+    Qwen2VLImageProcessor,
+    Qwen2VLProcessor,
+    Qwen2VLVideoProcessor,
     Qwen3Config,
     Qwen3ForCausalLM,
+    Qwen3VLConfig,
+    Qwen3VLForConditionalGeneration,
+    Qwen3VLProcessor,
+    Qwen3VLVideoProcessor,
 )
 
 from tests.helpers.tiny.flux import AMPLIFIED, WIDTH, autoencoder
 
 # The marks of Qwen's template, which diffusers calls with `enable_thinking`.
 TEMPLATE = """{%- for message in messages -%}<|im_start|>{{ message['role'] }}
-{{ message['content'] }}<|im_end|>
+{% if message['content'] is string %}{{ message['content'] }}{% else %}{{ message['content'][0]['text'] }}{% endif %}<|im_end|>
 {% endfor -%}{%- if add_generation_prompt -%}<|im_start|>assistant
 {%- if not enable_thinking %}
 <think>
@@ -88,6 +99,62 @@ def save_z_image(folder: Path) -> Path:
 
 def save_qwen_image(folder: Path) -> Path:
     torch.manual_seed(0)
+    QwenImagePipeline(**_qwen_image(tokenizer())).save_pretrained(folder)
+    return folder
+
+
+def save_qwen_image_edit(folder: Path) -> Path:
+    torch.manual_seed(0)
+    tokens = tokenizer()
+    processor = Qwen2VLProcessor(Qwen2VLImageProcessor(), tokens, Qwen2VLVideoProcessor(), chat_template=TEMPLATE)
+    QwenImageEditPlusPipeline(processor=processor, **_qwen_image(tokens, 2)).save_pretrained(folder)
+    return folder
+
+
+def save_qwen_image_2_1(folder: Path, *, sigmas: list[float] | None = None) -> Path:
+    """`sigmas`: those at which a distilled model draws."""
+    torch.manual_seed(0)
+    tokens = tokenizer()
+    text = language_config(2).to_dict() | {
+        "model_type": "qwen3_vl_text",
+        "rope_parameters": {"rope_type": "default", "mrope_section": [2, 3, 3], "mrope_interleaved": True},
+    }
+    vision = {
+        "depth": 1, "hidden_size": 16, "intermediate_size": 16, "num_heads": 2, "out_hidden_size": WIDTH,
+        "patch_size": 16, "num_position_embeddings": 16, "deepstack_visual_indexes": [],
+    }  # fmt: skip
+    # One latent for 16 x 16 pixels, with an alpha channel, as the published one.
+    vae = AutoencoderKLQwenImage21(base_dim=4, decoder_base_dim=4, z_dim=8, dim_mult=[1, 1, 2, 2, 2], num_res_blocks=1,
+                                   latents_mean=[0.0] * 8, latents_std=[1.0] * 8)  # fmt: skip
+    transformer = QwenImage21Transformer2DModel(
+        in_channels=8, out_channels=8, num_layers=1, attention_head_dim=16, num_attention_heads=4, context_in_dim=WIDTH,
+        axes_dims_rope=(4, 6, 6),
+    )  # fmt: skip
+    for parameter in transformer.transformer_blocks.parameters():
+        parameter.data *= AMPLIFIED
+    transformer.proj_out.weight.data *= AMPLIFIED
+    sizes = {"patch_size": 16, "temporal_patch_size": 2, "merge_size": 2}
+    limits = {"shortest_edge": 65536, "longest_edge": 16777216}
+    QwenImage21Pipeline(
+        scheduler=FlowMatchEulerDiscreteScheduler(use_dynamic_shifting=True),
+        vae=vae,
+        text_encoder=Qwen3VLForConditionalGeneration(
+            Qwen3VLConfig(text_config=text, vision_config=vision, **_ids(tokens))
+        ),
+        processor=Qwen3VLProcessor(
+            Qwen2VLImageProcessor(size=limits, **sizes),
+            tokens,
+            Qwen3VLVideoProcessor(size=limits, **sizes),
+            chat_template=TEMPLATE,
+        ),
+        transformer=transformer,
+        sample_sigmas=sigmas,
+    ).save_pretrained(folder)
+    return folder
+
+
+def _qwen_image(tokens: Qwen2Tokenizer, channels: int = 8) -> dict[str, Any]:
+    """The parts that Qwen-Image and its editor share. `channels`: of the first layer that reads and writes images."""
     transformer = QwenImageTransformer2DModel(
         in_channels=64,
         out_channels=16,
@@ -104,21 +171,30 @@ def save_qwen_image(folder: Path) -> Path:
     vision = {
         "depth": 1, "hidden_size": 16, "intermediate_size": 16, "num_heads": 2, "out_hidden_size": WIDTH, "patch_size": 14,
     }  # fmt: skip
-    QwenImagePipeline(
-        scheduler=FlowMatchEulerDiscreteScheduler(use_dynamic_shifting=True),
-        vae=AutoencoderKLQwenImage(base_dim=8, num_res_blocks=1),
-        text_encoder=Qwen2_5_VLForConditionalGeneration(
-            Qwen2_5_VLConfig(text_config={**text, "model_type": "qwen2_5_vl_text"}, vision_config=vision)
+    return {
+        "scheduler": FlowMatchEulerDiscreteScheduler(use_dynamic_shifting=True),
+        "vae": AutoencoderKLQwenImage(base_dim=channels, num_res_blocks=1),
+        "text_encoder": Qwen2_5_VLForConditionalGeneration(
+            Qwen2_5_VLConfig(
+                text_config={**text, "model_type": "qwen2_5_vl_text"}, vision_config=vision, **_ids(tokens)
+            )
         ),
-        tokenizer=tokenizer(),
-        transformer=transformer,
-    ).save_pretrained(folder)
-    return folder
+        "tokenizer": tokens,
+        "transformer": transformer,
+    }
+
+
+def _ids(tokens: Qwen2Tokenizer) -> dict[str, int]:
+    names = {
+        "image_token_id": "<|image_pad|>", "video_token_id": "<|video_pad|>",
+        "vision_start_token_id": "<|vision_start|>", "vision_end_token_id": "<|vision_end|>",
+    }  # fmt: skip
+    return {name: tokens.convert_tokens_to_ids(token) for name, token in names.items()}
 
 
 def language_config(layers: int) -> Qwen3Config:
     return Qwen3Config(
-        vocab_size=300,
+        vocab_size=320,
         hidden_size=WIDTH,
         intermediate_size=WIDTH,
         num_hidden_layers=layers,
@@ -130,7 +206,8 @@ def language_config(layers: int) -> Qwen3Config:
 
 def tokenizer() -> Qwen2Tokenizer:
     """A token per byte, and one for each mark and word of the templates: diffusers drops the first 34 tokens of Qwen-Image's."""
-    marks = ["<|endoftext|>", "<|im_start|>", "<|im_end|>"]
+    seen = ["<|vision_start|>", "<|vision_end|>", "<|image_pad|>", "<|video_pad|>"]
+    marks = ["<|endoftext|>", "<|im_start|>", "<|im_end|>", *seen]
     names = [*sorted(pre_tokenizers.ByteLevel.alphabet()), *marks]
     made: Any = Qwen2Tokenizer(
         vocab={name: number for number, name in enumerate(names)},
@@ -138,7 +215,7 @@ def tokenizer() -> Qwen2Tokenizer:
         eos_token="<|im_end|>",
         pad_token="<|endoftext|>",
         unk_token=None,
-        additional_special_tokens=["<|im_start|>"],
+        additional_special_tokens=["<|im_start|>", *seen],
     )
     made.add_tokens(["system", "user", "Describe", *(f" {word}" for word in WORDS)])
     made.chat_template = TEMPLATE

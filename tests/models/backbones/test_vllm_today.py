@@ -1,4 +1,4 @@
-"""Gemma 4 and Qwen 3.5 over real engines of vLLM on the CPU, tiny and of random weights: prompts, images, thoughts, ends."""
+"""Gemma 4, Qwen 3.5, GLM-4.6V and Mistral Small 4 over real engines of vLLM on the CPU, tiny and of random weights: prompts, images, thoughts, ends."""
 
 import asyncio
 import re
@@ -19,7 +19,7 @@ from openmaia.core.images import EncodedImage
 from openmaia.core.messages import AnswerFormat, Chat, Message, Reply, assistant, system, user
 from openmaia.models.backbones.vllm.component import VllmBackboneConfig
 from tests.helpers.mine import TRANSFORM, redness
-from tests.helpers.tiny import gemma4, qwen
+from tests.helpers.tiny import gemma4, glm, mistral, qwen
 from tests.helpers.tiny.engine import Engine, start
 from tests.prepare import CACHE
 
@@ -37,14 +37,21 @@ BUILDERS: dict[str, Callable[[Path], Path]] = {
     "gemma4-mixture": partial(gemma4.build, experts=4),
     "qwen3.5": qwen.build,
     "qwen3.5-mixture": partial(qwen.build, experts=4),
+    "glm4.6v": glm.build,
+    "glm4.6v-mixture": partial(glm.build, experts=4),
 }
-ENDS = {"gemma4": gemma4.END, "qwen3.5": qwen.END}
+ENDS = {"gemma4": gemma4.END, "qwen3.5": qwen.END, "glm4.6v": glm.END}
 IMAGES = 4
 CONTEXT = 12288  # a task is long in tokens of one letter
 # On a CPU, the engine reads each prompt in one step, and vLLM's cache of linear layers needs several. The CPU kernel of linear
 # layers wants 16 bits.
-ENGINE = {"gemma4": dict[str, Any](), "qwen3.5": {"enable_prefix_caching": False}}
-DTYPES = {"gemma4": "float32", "qwen3.5": "bfloat16"}
+ENGINE = {
+    "gemma4": dict[str, Any](),
+    "qwen3.5": {"enable_prefix_caching": False},
+    "glm4.6v": {},
+    "mistral4": mistral.ARGUMENTS,
+}
+DTYPES = {"gemma4": "float32", "qwen3.5": "bfloat16", "glm4.6v": "float32", "mistral4": "bfloat16"}
 
 
 def family(name: str) -> str:
@@ -109,6 +116,11 @@ def tokens(prompts: "PromptRenderer", *messages: Message) -> list[int]:
         ("gemma4", (60, 60), 8 * 8),
         ("gemma4", (64, 200), 4 * 14),
         ("gemma4", (1024, 1024), 8 * 8),
+        # Patches of 14 pixels, of which 2 x 2 become a token. An image counts as two pictures of a film: its area is limited to
+        # half of the limits.
+        ("glm4.6v", (60, 60), 3 * 3),
+        ("glm4.6v", (64, 200), 2 * 7),
+        ("glm4.6v", (1024, 1024), 6 * 6),
     ],
 )
 def test_image_tokens_follow_the_image_and_equal_the_processors(
@@ -144,6 +156,8 @@ def test_image_tokens_follow_the_image_and_equal_the_processors(
         ("qwen3.5", {"enable_thinking": False}, False),
         ("gemma4", {}, False),
         ("gemma4", {"enable_thinking": True}, False),
+        ("glm4.6v", {}, False),
+        ("glm4.6v", {"enable_thinking": False}, False),
     ],
 )
 def test_template_variables_decide_whether_a_reply_begins_inside_of_reasoning(
@@ -222,6 +236,36 @@ def test_grammar_constrains_a_turn(named: tuple[str, Engine]):
 
 
 def test_whole_investigation(named: tuple[str, Engine], settings: list[str], exemplars_folder: Path, tmp_path: Path):
+    investigate_with(named[1], exemplars_folder, tmp_path)
+
+
+@pytest.fixture(scope="module")
+def mistral4(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Engine]:
+    config = configured(mistral.build(tmp_path_factory.mktemp("mistral4")), "mistral4", protocol="grammar")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("VLLM_CPU_KVCACHE_SPACE", "1")
+        host = start(config)
+    yield host
+    host.close()
+
+
+def test_mistral_small_4_answers_by_the_grammar_and_by_its_seed(mistral4: Engine):
+    """Its weights are made up by vLLM, so that nothing is said here about what it sees."""
+    base = replace(chat(system("Be brief."), user("What is this?", image(1)), max_tokens=60), answer=AnswerFormat())
+    first, again, other = (mistral4.reply([replace(base, seed=seed)])[0] for seed in (0, 0, 1))
+    assert first.text == again.text != other.text
+    assert first.text.startswith(("[HYPOTHESIS LIST]:\n", "[CODE]:\n```python\n", "[DESCRIPTION]: "))
+    many = [message for turn in range(6) for message in (user("See: ", image(turn)), assistant("Seen."))]
+    assert mistral4.reply([chat(*many, user("Which?"))])[0].left_out == "its oldest 2 images"
+
+
+def test_mistral_small_4_whole_investigation(
+    mistral4: Engine, settings: list[str], exemplars_folder: Path, tmp_path: Path
+):
+    investigate_with(mistral4, exemplars_folder, tmp_path)
+
+
+def investigate_with(backbone: Engine, exemplars_folder: Path, tmp_path: Path) -> None:
     """Random weights within the grammar: every turn is read, and the record counts its tokens."""
     found = openmaia.investigate(
         redness(),
@@ -229,7 +273,7 @@ def test_whole_investigation(named: tuple[str, Engine], settings: list[str], exe
         0,
         images=sorted((CACHE / "packages-v1/photos").rglob("*.jpg"))[:40],
         preprocess=TRANSFORM,
-        backbone=named[1],
+        backbone=backbone,
         evaluate=False,
         limits={"turns": 3, "soft_turns": 2, "reply_tokens": 120},
         paths={"cache": str(CACHE), "exemplars": str(exemplars_folder / "api"), "runs": str(tmp_path)},

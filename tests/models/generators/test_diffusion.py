@@ -23,8 +23,14 @@ from openmaia.core.services import Edit, GeneratedImage, Generation
 from openmaia.models.generators.diffusion import DiffusersConfig, DiffusersEditor, DiffusersGenerator, editing_size
 from openmaia.models.generators.loading import load
 from tests.helpers.tiny.flux import save_flux, save_kontext, t5_encoder, transformer
-from tests.helpers.tiny.stable import save_pix2pix, save_stable
-from tests.helpers.tiny.today import save_klein, save_qwen_image, save_z_image
+from tests.helpers.tiny.stable import save_pix2pix, save_sdxl_turbo, save_stable
+from tests.helpers.tiny.today import (
+    save_klein,
+    save_qwen_image,
+    save_qwen_image_2_1,
+    save_qwen_image_edit,
+    save_z_image,
+)
 
 SAVED: dict[str, Callable[[Path], Path]] = {
     "flux": save_flux,
@@ -34,7 +40,12 @@ SAVED: dict[str, Callable[[Path], Path]] = {
     "klein": save_klein,
     "z_image": save_z_image,
     "qwen_image": save_qwen_image,
+    "qwen_image_2.1": save_qwen_image_2_1,
+    "qwen_image_edit": save_qwen_image_edit,
+    "sdxl_turbo": save_sdxl_turbo,
 }
+GENERATORS = ["flux", "stable", "sdxl_turbo", "klein", "z_image", "qwen_image", "qwen_image_2.1"]
+"""Those of `SAVED` that draw from a text alone."""
 SIZE = 64
 
 
@@ -67,7 +78,8 @@ def pixels(drawn: list[GeneratedImage]) -> np.ndarray:
 
 
 def requests(count: int) -> list[Generation]:
-    return [Generation(prompt=f"a photo of a dog number {i}", seed=2**63 + i) for i in range(count)]
+    """Prompts of different lengths."""
+    return [Generation(prompt=f"a photo of a dog{' and a cat' * i}", seed=2**63 + i) for i in range(count)]
 
 
 def noise(height: int, width: int, seed: int = 0) -> EncodedImage:
@@ -99,7 +111,7 @@ def room_for(module: torch.nn.Module, most: int, error: Exception) -> Iterator[N
     handle.remove()
 
 
-@pytest.mark.parametrize("name", ["flux", "stable", "klein", "z_image", "qwen_image"])
+@pytest.mark.parametrize("name", GENERATORS)
 def test_image_does_not_depend_on_its_batch(folders: dict[str, Path], name: str) -> None:
     generator = DiffusersGenerator(config(folders[name]))
     together = pixels(generator.generate(requests(5)))
@@ -163,7 +175,7 @@ def test_safety_checker_is_removed(folders: dict[str, Path]) -> None:
     assert pixels(DiffusersGenerator(config(folders["stable"])).generate(requests(1))).std() > 5
 
 
-@pytest.mark.parametrize("name", ["flux", "stable", "klein", "z_image", "qwen_image"])
+@pytest.mark.parametrize("name", ["flux", "stable", "sdxl_turbo", "klein", "z_image", "qwen_image"])
 def test_truncated_prompt_is_reported(folders: dict[str, Path], name: str) -> None:
     """The tokenizer of the Stable Diffusion model here makes a token of each letter and sees 75 of them."""
     generator = DiffusersGenerator(config(folders[name]))
@@ -202,18 +214,56 @@ def test_edit_depends_on_image_instruction_and_seed(folders: dict[str, Path], na
     assert all(np.abs(edited[0] - other).max() > 1 for other in edited[1:])
 
 
-def test_guidance_reaches_a_pipeline_under_its_own_name(folders: dict[str, Path]) -> None:
-    """Qwen-Image guides by `true_cfg_scale`, which has no effect without a negative prompt."""
-    guided = DiffusersGenerator(config(folders["qwen_image"]))
-    with counted(pipeline_of(guided).transformer) as calls:
-        default = pixels(guided.generate(requests(2)))
-    assert len(calls) == 2 * 3, "by default it is guided, as its authors say: two calls a step"
-    without = DiffusersGenerator(config(folders["qwen_image"], guidance=1.0))
-    with counted(pipeline_of(without).transformer) as calls:
-        unguided = pixels(without.generate(requests(2)))
-    assert len(calls) == 3
-    strong = pixels(DiffusersGenerator(config(folders["qwen_image"], guidance=8.0)).generate(requests(2)))
-    assert min(np.abs(default - unguided).max(), np.abs(default - strong).max()) > 1
+@pytest.mark.parametrize(("name", "is_guided"), [("qwen_image", True), ("qwen_image_2.1", False)])
+def test_guidance_reaches_a_pipeline_under_its_own_name(folders: dict[str, Path], name: str, is_guided: bool) -> None:
+    """Qwen-Image guides by `true_cfg_scale`, which has no effect without a negative prompt. Its authors guide the first version
+    by default, and not 2.1. A guided step calls the transformer twice."""
+    drawn: dict[float, np.ndarray] = {}
+    for guidance, is_twice in ((-1.0, is_guided), (1.0, False), (8.0, True)):
+        generator = DiffusersGenerator(config(folders[name], guidance=guidance))
+        with counted(pipeline_of(generator).transformer) as calls:
+            drawn[guidance] = pixels(generator.generate(requests(1)))
+        assert len(calls) == 3 * (1 + is_twice)
+    assert np.abs(drawn[1.0] - drawn[8.0]).max() > 1
+    assert bool(np.abs(drawn[-1.0] - drawn[1.0]).max() > 1) is is_guided
+
+
+def test_transparent_pixels_are_white(folders: dict[str, Path]) -> None:
+    """Qwen-Image 2.1 draws an alpha channel, and its text encoder sees images on white."""
+    generator = DiffusersGenerator(config(folders["qwen_image_2.1"]))
+    alpha = pipeline_of(generator).vae.decoder.conv_out.bias.data[3:]
+    alpha.fill_(100.0)
+    opaque = pixels(generator.generate(requests(1)))
+    assert opaque.shape[-1] == 3 and opaque.std() > 5
+    alpha.fill_(-100.0)
+    assert (pixels(generator.generate(requests(1))) == 255).all()
+
+
+def test_steps_of_a_model_with_steps_of_its_own_are_refused(tmp_path: Path) -> None:
+    """Those of Qwen-Image 2.1 that is distilled stand in its `model_index.json`."""
+    turbo = save_qwen_image_2_1(tmp_path, sigmas=[1.0, 0.6])
+    with pytest.raises(UsageError, match=r"generator\.steps=3: .*takes no such option"):
+        DiffusersGenerator(config(turbo))
+    generator = DiffusersGenerator(config(turbo, steps=0))
+    with counted(pipeline_of(generator).transformer) as calls:
+        generator.generate(requests(1))
+    assert len(calls) == 2
+
+
+def test_sdxl_turbo_draws_in_one_step_without_guidance_in_16_bits(folders: dict[str, Path]) -> None:
+    """Its decoder, which would overflow in float16, works in 32 bits."""
+    generator = DiffusersGenerator(config(folders["sdxl_turbo"], dtype="float16", steps=1, guidance=0.0))
+    decoded: list[torch.dtype] = []
+
+    def look(_: torch.nn.Module, args: Any) -> None:
+        decoded.append(args[0].dtype)
+
+    pipeline_of(generator).vae.decoder.register_forward_pre_hook(look)
+    with counted(pipeline_of(generator).unet) as sizes:
+        drawn = pixels(generator.generate(requests(2)))
+    assert sizes == [2], "two images, each seen once"
+    assert set(decoded) == {torch.float32}
+    assert drawn.std() > 5
 
 
 def test_guidance_of_a_distilled_model_is_refused(folders: dict[str, Path], tmp_path: Path) -> None:
@@ -239,6 +289,51 @@ def test_generator_that_edits_loads_one_model_for_both(folders: dict[str, Path])
         UsageError, match=r"editor\.kind=generator: generator\.model=.*FluxPipeline, which does not edit"
     ):
         DiffusersGenerator(config(folders["flux"])).prepare_edits()
+
+
+@pytest.fixture(scope="module", params=["qwen_image_edit", "qwen_image_2.1"])
+def at_a_megapixel(request: pytest.FixtureRequest, folders: dict[str, Path]) -> DiffusersEditor:
+    return DiffusersEditor(config(folders[request.param], steps=1, guidance=1.0))
+
+
+@pytest.mark.slow
+@pytest.mark.nightly
+def test_editor_at_a_megapixel_draws_at_the_size_that_it_reads(at_a_megapixel: DiffusersEditor) -> None:
+    """The text encoder of Qwen-Image's editors sees the image, too, and they hold positions in both against each other."""
+    shapes: list[Any] = []
+    tokens: list[int] = []
+
+    def look(_: torch.nn.Module, args: Any, kwargs: dict[str, Any]) -> None:
+        shapes.append(kwargs["img_shapes"][0])
+        tokens.append(kwargs["hidden_states"].shape[1])
+
+    handle = pipeline_of(at_a_megapixel).transformer.register_forward_pre_hook(look, with_kwargs=True)
+    request = Edit(image=noise(65, 97), instruction="add a dog", seed=0)
+    (edited,) = at_a_megapixel.edit([request])
+    handle.remove()
+    assert edited.image.pixels.shape == request.image.pixels.shape
+    assert edited.image.sources == request.image.sources
+    # One token for 16 x 16 of 832 x 1248 pixels, read and drawn.
+    assert shapes == [[(1, 52, 78)] * 2]
+    assert tokens == [2 * 52 * 78]
+
+
+@pytest.mark.slow
+@pytest.mark.nightly
+def test_editor_at_a_megapixel_sees_all_that_it_is_given(at_a_megapixel: DiffusersEditor) -> None:
+    """Also the end of an instruction that is longer than `max_text_tokens`, of which nothing is reported as missing."""
+    long = "change the dog on the grass into a cat " * 3
+    base = Edit(image=noise(64, 64), instruction=long + "red bus", seed=1)
+    asked = [
+        base,
+        replace(base, image=noise(64, 64, 1)),
+        replace(base, instruction=long + "a bowl"),
+        replace(base, seed=2),
+    ]
+    edited = at_a_megapixel.edit(asked)
+    assert all(one.missing_terms == () for one in edited)
+    assert all(np.abs(pixels(edited[:1])[0] - other).max() > 1 for other in pixels(edited[1:]))
+    assert np.abs(pixels(at_a_megapixel.edit([base])) - pixels(edited[:1])).max() <= 1
 
 
 def test_equal_sizes_share_a_batch(folders: dict[str, Path]) -> None:
