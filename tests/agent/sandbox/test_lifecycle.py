@@ -211,7 +211,7 @@ def test_modules_on_the_users_path_do_not_reach_the_process(tmp_path: Path):
 
 
 def test_code_of_imported_modules_is_packed():
-    own, modules = marshal.loads(pack())
+    own, modules, missing, libraries = marshal.loads(pack())
     assert list(own)[-1] == "openmaia.agent.sandbox.child" and all(modules.values())
     assert {"json", "typing", "numpy", "numpy.random.mtrand", "PIL.Image"} <= modules.keys()
     assert not any(name.partition(".")[0] in ("openmaia", "sandlock") for name in modules)
