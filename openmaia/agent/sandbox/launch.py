@@ -147,12 +147,13 @@ class Launched:
             raise
         if "pid" not in answer:
             self._kill_supervisor()
-            text = self._rest_of_text() if self.parent else template.end().encode()  # a template that hangs is no use
+            # A template that does not answer is of no use to other sandboxes either.
+            text = self._rest_of_text() if answer or self.parent else template.end()
             self.reap()
             why = answer.get("error") or f"its supervisor ended, or did not answer within {_START_SECONDS:.0f} s"
             raise SandboxError(
                 f"the agent's process could not be started at level {level}: {why}",
-                detail=text[-20_000:].decode(errors="replace"),
+                detail=text[-20_000:],
             )
         self.pid, self.hides_files = int(answer["pid"]), bool(answer["hidden"])
 
@@ -168,14 +169,14 @@ class Launched:
             if self._supervisor >= 0:
                 signal.pidfd_send_signal(self._supervisor, signal.SIGKILL)
 
-    def _rest_of_text(self) -> bytes:
+    def _rest_of_text(self) -> str:
         """Returns what the process printed, until all that hold its stderr have ended, or for a few seconds."""
         text, deadline = b"", time.monotonic() + _TEXT_SECONDS
         while select.select([self.text], [], [], max(0.0, deadline - time.monotonic()))[0]:
             if not (data := os.read(self.text, 1 << 16)):
                 break
             text += data
-        return text
+        return text.decode(errors="replace")
 
     def reap(self) -> ProcessEnd:
         """Kills the process and the processes that it started, and closes the pipes. May be called only once."""

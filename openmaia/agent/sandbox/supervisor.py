@@ -50,14 +50,15 @@ def main() -> None:
     sys.path.append(sys.argv[2])
     with contextlib.suppress(ImportError):  # `_sandlock` tells the parent why
         importlib.import_module("sandlock")
-    signal.signal(signal.SIGCHLD, _collect)
     gc.collect()
     gc.freeze()  # a collection in a supervisor would copy the pages that it shares with the template
     while os.getppid() == begun_by:
+        _collect()
         if not select.select([requests], [], [], _LOOK_SECONDS)[0]:
             continue
         _, descriptors, _, _ = socket.recv_fds(requests, 1, 4)
         if not descriptors:
+            _collect()
             break
         for descriptor in descriptors:
             os.set_inheritable(descriptor, False)
@@ -68,8 +69,8 @@ def main() -> None:
             os.close(descriptor)
 
 
-def _collect(*_: object) -> None:
-    """Handles SIGCHLD: supervisors that have ended go from the table of processes."""
+def _collect() -> None:
+    """Removes supervisors that have ended from the table of processes."""
     with contextlib.suppress(ChildProcessError):  # there is no other
         while os.waitpid(-1, os.WNOHANG)[0]:
             pass
@@ -87,7 +88,6 @@ def _fork(answers: int) -> int:
 def _become_supervisor(template: int, descriptors: Sequence[int]) -> NoReturn:
     code = 1
     try:
-        signal.signal(signal.SIGCHLD, signal.SIG_DFL)
         os.setsid()
         answers, *streams = descriptors
         for number, stream in enumerate(streams):

@@ -62,7 +62,8 @@ def hand_over(script: str, descriptors: Iterable[int]) -> None:
     with _lock:
         if _current is not None:
             try:
-                return _current.hand_over(descriptors)
+                _current.hand_over(descriptors)
+                return
             except OSError:  # it was killed
                 _current.end()
         _current = Template(script)
