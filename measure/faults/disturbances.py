@@ -162,7 +162,8 @@ def _below(process: psutil.Process, *, recursive: bool = True) -> list[psutil.Pr
 
 
 def _sandboxes(driver: psutil.Process) -> list[psutil.Process]:
-    supervisors = [child for worker in WORKERS(driver) for child in _below(worker, recursive=False)]
+    templates = [child for worker in WORKERS(driver) for child in _below(worker, recursive=False)]
+    supervisors = [child for template in templates for child in _below(template, recursive=False)]
     return [child for supervisor in supervisors for child in _below(supervisor, recursive=False)]
 
 

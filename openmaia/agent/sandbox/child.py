@@ -79,8 +79,10 @@ def main() -> None:
     receive = _receiver(source)
     initial = receive()
     confine(**initial["confine"])
+    packed = next(finder for finder in sys.meta_path if isinstance(finder, PackedFinder))
+    packed.load_libraries()
     import_early(initial["packages"])
-    sys.meta_path[:] = [finder for finder in sys.meta_path if not isinstance(finder, PackedFinder)]
+    sys.meta_path.remove(packed)
     flush = _open_text()
     state = {"open": False}
     encode = functools.partial(frames.encode, limit=initial["limit"])
@@ -93,11 +95,12 @@ def main() -> None:
     _serve(encode, send, receive, flush, state, namespace)
 
 
-def import_early(packages: dict[str, str]) -> None:
+def import_early(packages: dict[str, str], *finders: Any) -> None:
     """Imports what is predefined for an experiment, and what nearly every experiment imports. `packages` are the
-    folders of numpy, Pillow and scipy by name; only these packages can be imported from now on.
+    folders of numpy, Pillow and scipy by name; only these packages can be imported from now on, and what `finders`
+    find.
     """
-    sys.meta_path.append(cast("Any", PackageFinder(packages)))
+    sys.meta_path += [cast("Any", PackageFinder(packages)), *finders]
     for name in (*PREDEFINED.values(), *_EARLY):
         with contextlib.suppress(ImportError):
             importlib.import_module(name)

@@ -1,21 +1,22 @@
-"""Starts a sandboxed process by a supervisor of its own (see `supervisor.py` for the reason)."""
+"""Starts a sandboxed process by a supervisor of its own (see `supervisor.py` for the reasons)."""
 
 import contextlib
 import functools
-import importlib.util
 import json
 import marshal
 import os
+import select
 import signal
 import socket
 import subprocess
 import tempfile
 import threading
+import time
 from importlib import resources
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from openmaia.agent.sandbox import policy
+from openmaia.agent.sandbox import policy, template
 from openmaia.agent.sandbox.contract import SandboxLevel, SandboxLimits
 from openmaia.core.errors import SandboxError
 
@@ -25,6 +26,7 @@ _PROGRAM = ("packing", "frames", "system_calls", "confine", "executor", "child")
 """In the order in which they import each other, as _SUPERVISOR."""
 _START_SECONDS = 60.0
 _END_SECONDS = 15.0
+_TEXT_SECONDS = 5.0
 
 
 def _sources(*modules: str) -> dict[str, str]:
@@ -82,11 +84,11 @@ gc.disable()  # imports leave hardly any garbage
 data, read = bytearray({size}), 0
 while read < {size}:
     read += os.readv(0, [memoryview(data)[read:]]) or os._exit(1)
-own, modules = marshal.loads(data)
+own, *rest = marshal.loads(data)
 del data, sys.orig_argv[:]
 packing = sys.modules["{_PACKAGE}.packing"] = type(sys)("{_PACKAGE}.packing")
 exec(own.pop(packing.__name__), packing.__dict__)
-packing.run(own, modules)
+packing.run(own, *rest)
 """
 
 
@@ -112,44 +114,46 @@ class Launched:
     """
 
     def __init__(self, level: SandboxLevel, limits: SandboxLimits, scratch: str, code: str):
-        ours, theirs = socket.socketpair()
-        with theirs:
-            self._supervisor = subprocess.Popen(
-                [policy.find_python(), *policy.FLAGS, "-c", _make_script(*_SUPERVISOR), str(theirs.fileno())],
-                stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
-                bufsize=0, env=policy.ENVIRONMENT | {"HOME": scratch}, pass_fds=[theirs.fileno()], start_new_session=True,
-            )  # fmt: skip
-        self._socket, self._answers = ours, ours.makefile("rb")
-        streams = self._supervisor.stdin, self._supervisor.stdout, self._supervisor.stderr
-        self._streams = [stream for stream in streams if stream is not None]
-        self.to_child, self.from_child, self.text = (stream.fileno() for stream in self._streams)
-        self.parent = self._supervisor.pid
-        spec = importlib.util.find_spec("sandlock")
+        self._socket, theirs = socket.socketpair()
+        self._answers = self._socket.makefile("rb")
+        stdin, self.to_child = os.pipe()
+        self.from_child, stdout = os.pipe()
+        self.text, stderr = os.pipe()
+        handed = theirs.fileno(), stdin, stdout, stderr
+        self.pid = self.parent = 0
+        self._supervisor = -1
         request = {
             "command": [policy.find_python(), *policy.FLAGS, "-c", code],
             "folder": scratch,
             "options": policy.make_options(level, limits, scratch),
-            "packages": str(Path(spec.origin).resolve().parents[1]) if spec and spec.origin else "",
         }
-        self.pid = 0
+        self._socket.settimeout(_START_SECONDS)
         try:
-            ours.settimeout(_START_SECONDS)
+            try:
+                template.hand_over(_make_script(*_SUPERVISOR), handed)
+            finally:
+                for descriptor in (theirs.detach(), *handed[1:]):
+                    os.close(descriptor)
+            begun = self._answer()
+            self.parent = int(begun.get("supervisor", 0))
+            if self.parent and hasattr(os, "pidfd_open"):
+                with contextlib.suppress(ProcessLookupError):  # it ended already
+                    self._supervisor = os.pidfd_open(self.parent)
             with contextlib.suppress(OSError):  # what follows says more
-                ours.sendall(json.dumps(request).encode() + b"\n")
-            answer = self._answer()
+                self._socket.sendall(json.dumps(request).encode() + b"\n")
+            answer = self._answer() if self.parent else begun
         except BaseException:
             self.reap()
             raise
         if "pid" not in answer:
-            self._supervisor.kill()
-            text = b""
-            with contextlib.suppress(subprocess.TimeoutExpired):
-                text = self._supervisor.communicate(timeout=5)[1]
+            self._kill_supervisor()
+            # A template that does not answer is of no use to other sandboxes either.
+            text = self._rest_of_text() if answer or self.parent else template.end()
             self.reap()
             why = answer.get("error") or f"its supervisor ended, or did not answer within {_START_SECONDS:.0f} s"
             raise SandboxError(
                 f"the agent's process could not be started at level {level}: {why}",
-                detail=text[-20_000:].decode(errors="replace"),
+                detail=text[-20_000:],
             )
         self.pid, self.hides_files = int(answer["pid"]), bool(answer["hidden"])
 
@@ -160,6 +164,20 @@ class Launched:
                 return json.loads(line)
         return {}
 
+    def _kill_supervisor(self) -> None:
+        with contextlib.suppress(ProcessLookupError):
+            if self._supervisor >= 0:
+                signal.pidfd_send_signal(self._supervisor, signal.SIGKILL)
+
+    def _rest_of_text(self) -> str:
+        """Returns what the process printed, until all that hold its stderr have ended, or for a few seconds."""
+        text, deadline = b"", time.monotonic() + _TEXT_SECONDS
+        while select.select([self.text], [], [], max(0.0, deadline - time.monotonic()))[0]:
+            if not (data := os.read(self.text, 1 << 16)):
+                break
+            text += data
+        return text.decode(errors="replace")
+
     def reap(self) -> ProcessEnd:
         """Kills the process and the processes that it started, and closes the pipes. May be called only once."""
         self._socket.settimeout(_END_SECONDS)
@@ -169,11 +187,14 @@ class Launched:
         if "code" not in answer and self.pid:  # the supervisor has died or hangs
             with contextlib.suppress(ProcessLookupError):
                 os.killpg(self.pid, signal.SIGKILL)
-        self._supervisor.kill()
-        self._supervisor.wait()
+        self._kill_supervisor()
+        if self._supervisor >= 0:
+            select.select([self._supervisor], [], [], _END_SECONDS)  # until it has ended
+            os.close(self._supervisor)
         self._answers.close()
-        for stream in (self._socket, *self._streams):
-            stream.close()
+        self._socket.close()
+        for descriptor in (self.to_child, self.from_child, self.text):
+            os.close(descriptor)
         return ProcessEnd(answer.get("code", -1), answer.get("signal", -1), answer.get("cpu", 0.0))
 
 

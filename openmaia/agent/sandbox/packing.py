@@ -6,11 +6,12 @@ sandboxes of a parent, in a process that never runs the agent's code; and `run` 
 sandboxed process. Nothing else changes there: sandlock has confined the process before, and its limits and second filter
 are set before it imports numpy and Pillow. The process of `main` has the flags and the environment of the sandboxed one,
 so that neither PYTHONPATH nor the user's folders are searched. It reads the files that the sandboxed process would read,
-which the agent's code cannot write. Shared libraries are not packed, because the dynamic linker opens them by name.
+which the agent's code cannot write. Shared libraries are not packed, because the dynamic linker opens them by name. It
+would look for those that they need in up to 22 places, so `load_libraries` opens these where they are.
 
-A template that imports once, and is forked and confined for each sandbox, was considered. sandlock confines a process
-fully only where it starts a program in it: its own fork leaves out hidden files, fixed entropy and the limit on
-processes. The forks would also have the same addresses in memory as a supervisor that outlives them.
+A template of the sandboxed process itself, which imports once and is forked and confined for each sandbox, was
+considered. sandlock confines a process fully only where it starts a program in it: its own fork leaves out hidden files,
+fixed entropy and the limit on processes. (Supervisors, which run no code of the agent, are forked from one.)
 
 The source of this module is sent to both processes. It is run before the pack can be used, so it may import only what is
 built into the interpreter.
@@ -46,13 +47,24 @@ class PackedLoader(SourceFileLoader):
 
 
 class PackedFinder:
-    """Meta path finder for modules of the pack. It finds each of them once."""
+    """Meta path finder for modules of the pack. It finds each of them once.
 
-    def __init__(self, modules: dict[str, Packed]):
-        self._modules = modules
+    Args:
+        modules: The packed modules by name.
+        missing: Names of modules that do not exist. Imports of numpy and of the standard library try them, and a search
+            for them looks through all folders.
+        libraries: The files of shared libraries, each before those that need it.
+    """
+
+    def __init__(self, modules: dict[str, Packed], missing: list[str], libraries: list[str]):
+        self._modules, self._missing, self._libraries = modules, missing, libraries
 
     def find_spec(self, fullname: str, path: object = None, target: object = None) -> ModuleSpec | None:
-        """Returns the spec of a packed module; None for any other module."""
+        """Returns the spec of a packed module; None for any other module. Raises ModuleNotFoundError for one that is
+        missing.
+        """
+        if fullname in self._missing:
+            raise ModuleNotFoundError(f"No module named {fullname!r}", name=fullname)
         if (packed := self._modules.pop(fullname, None)) is None:
             return None
         file, folder, code = packed
@@ -63,12 +75,22 @@ class PackedFinder:
             spec.submodule_search_locations.append(folder)
         return spec
 
+    def load_libraries(self) -> None:
+        """Loads the shared libraries, so that the dynamic linker finds them by name when extension modules need them."""
+        import ctypes  # not built in
 
-def run(own: "dict[str, CodeType]", modules: dict[str, Packed]) -> None:
-    """Runs the modules of this project, `own`, in their order, and then `main` of the last one. They can import the
-    packed `modules`.
+        for library in self._libraries:
+            try:
+                ctypes.CDLL(library)
+            except OSError:  # the import that needs it says so
+                pass
+
+
+def run(own: "dict[str, CodeType]", modules: dict[str, Packed], missing: list[str], libraries: list[str]) -> None:
+    """Runs the modules of this project, `own`, in their order, and then `main` of the last one. For the rest see
+    `PackedFinder`.
     """
-    sys.meta_path.insert(0, PackedFinder(modules))
+    sys.meta_path.insert(0, PackedFinder(modules, missing, libraries))
     _run(own)["main"]()
 
 
@@ -80,6 +102,16 @@ def _run(own: "dict[str, CodeType]") -> "dict[str, Any]":
     return sys.modules[next(reversed(own))].__dict__
 
 
+class _Recorder:
+    """Meta path finder that finds nothing and adds the names of modules that it is asked for to `missing`."""
+
+    def __init__(self, missing: list[str]):
+        self._missing = missing
+
+    def find_spec(self, fullname: str, path: object = None, target: object = None) -> None:
+        self._missing.append(fullname)
+
+
 def main() -> None:
     """Writes a pack to stdout, the arguments of `run`: modules of this project and all that they import at the start.
 
@@ -89,10 +121,37 @@ def main() -> None:
     sources, packages = marshal.load(sys.stdin.buffer)
     before = set(sys.modules)  # every interpreter imports these before it runs a script
     own = {name: compile(source, name, "exec", dont_inherit=True) for name, source in sources.items()}
-    _run(own)["import_early"](packages)
+    last = _run(own)
+    linked, missing = _list_libraries(), list[str]()
+    last["import_early"](packages, _Recorder(missing))
     imported = [name for name in sys.modules if name not in before]
     modules = {name: packed for name in imported if (packed := _pack(name)) is not None}
-    marshal.dump((own, modules), sys.stdout.buffer)
+    extensions = {file for file, _, code in modules.values() if code is None}
+    # The linker lists a library before those that it loaded for it. Those of the system need none that are packaged.
+    libraries = [file for file in reversed(_list_libraries()) if file not in linked and file not in extensions]
+    libraries.sort(key=lambda file: any(file.startswith(folder.rpartition("/")[0]) for folder in packages.values()))
+    marshal.dump((own, modules, missing, libraries), sys.stdout.buffer)
+
+
+def _list_libraries() -> list[str]:
+    """Returns the files of the shared libraries in this process, in the order in which they were loaded. Empty where the
+    system keeps no such list.
+    """
+    import ctypes
+    import os
+
+    @ctypes.CFUNCTYPE(ctypes.c_int, ctypes.c_void_p, ctypes.c_size_t, ctypes.c_void_p)
+    def add(entry: int, size: int, data: int) -> int:
+        # An entry begins with an address and a pointer to the name (struct dl_phdr_info).
+        name = ctypes.c_char_p.from_address(entry + ctypes.sizeof(ctypes.c_void_p)).value or b""
+        files.append(os.path.realpath(os.fsdecode(name)))
+        return 0
+
+    files: list[str] = []
+    libc = ctypes.CDLL(None)
+    if hasattr(libc, "dl_iterate_phdr"):
+        libc.dl_iterate_phdr(add, None)
+    return files
 
 
 def _pack(name: str) -> Packed | None:

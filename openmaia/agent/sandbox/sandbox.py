@@ -3,7 +3,8 @@
 Threat model. A model writes the code, which may be wrong, wasteful or hostile. The parent holds the services, the
 credentials and the record. It trusts nothing that comes out of the child, and every protection below is either in the
 kernel or in the parent. Nothing in the child protects the parent. The child is started by a supervisor, a small process
-(17 MB) that holds no secrets of the parent and ends with the child (see `supervisor.py`).
+that holds no secrets of the parent and ends with the child. Supervisors are forked from a template (17 MB), which starts
+with the first sandbox of the parent and ends with the parent (see `supervisor.py`).
 
 Protected at the levels `full` and `degraded` (Landlock, two seccomp filters, no capabilities, resource limits). Each
 property is a line of docs/sandbox-checks.md, which a test checks:
@@ -26,7 +27,8 @@ the scratch files (RLIMIT_FSIZE limits a single file), their number, and the num
 Where user namespaces are allowed, files that the item "files" does not name do not even exist for the child. Where they
 are not allowed, the child can find out with stat that such files exist, and their sizes and times.
 
-Not protected: the existence of processes (stat of /proc); several processes together may use
+Not protected: the layout of a supervisor's memory, which all supervisors of a parent share (the child has one of its own);
+the existence of processes (stat of /proc); several processes together may use
 `processes` times the memory; CPU caches and timing; bugs of the kernel; the names of packages that are installed
 beside numpy in the standard library's own `site-packages`. Signals cannot be sent inside the child either, so
 `Popen.kill` and `os.abort` do not work there; nor do chmod, shutil.copy, asyncio and file locks. Hash seed, entropy,

@@ -12,11 +12,11 @@ from pathlib import Path
 
 import pytest
 
-from openmaia.agent.sandbox import Sandbox, SandboxLevel, SandboxLimits
+from openmaia.agent.sandbox import Sandbox, SandboxLevel, SandboxLimits, template
 from openmaia.agent.sandbox.launch import Launched, pack
 from openmaia.agent.sandbox.policy import best_level, find_packages
 from openmaia.core.errors import SandboxError
-from tests.agent.sandbox.conftest import LIMITS, Agent, children, make
+from tests.agent.sandbox.conftest import LIMITS, Agent, children, find_template, make
 
 WORLD = """
 import os, random, uuid, time, datetime, numpy, secrets, tempfile
@@ -119,6 +119,73 @@ def test_agent_goes_on_in_a_new_process_when_the_supervisor_dies(fresh):
     assert agent.text("print(3)") == "3" and len(children()) == 1
 
 
+def test_agent_goes_on_when_the_template_dies(fresh):
+    agents: list[Agent] = [fresh(), fresh()]
+    processes = [os.pidfd_open(int(agent.text("import os; print(os.getpid())"))) for agent in agents]
+    first = find_template()
+    assert first is not None
+    os.kill(first, signal.SIGKILL)
+    for process in processes:
+        assert select.select([process], [], [], 30)[0], "a process has not ended with its template"
+        os.close(process)
+    for agent in agents:
+        assert agent.run("print(2)")[0].replaced
+        assert agent.text("print(3)") == "3"
+    assert find_template() not in (None, first) and len(children()) == 2
+
+
+def test_end_of_the_template_ends_its_sandboxes_and_leaves_no_process(fresh):
+    agent: Agent = fresh()
+    process = os.pidfd_open(int(agent.text("import os; print(os.getpid())")))
+    template.end()
+    assert select.select([process], [], [], 30)[0], "the process has not ended"
+    os.close(process)
+    assert find_template() is None
+    assert agent.run("print(2)")[0].replaced and agent.text("print(3)") == "3"
+
+
+def test_supervisors_hold_nothing_of_each_other_and_of_the_template(fresh):
+    agents: list[Agent] = [fresh(), fresh()]
+    assert [agent.text("print(1)") for agent in agents] == ["1", "1"]
+    parent = find_template()
+    assert len(os.listdir(f"/proc/{parent}/task")) == 1, "a process with threads may not fork"
+    sockets = [
+        {link for fd in Path(f"/proc/{pid}/fd").iterdir() if (link := os.readlink(fd)).startswith(("socket:", "pipe:"))}
+        for pid in (parent, *children())
+    ]
+    assert len(sockets) == 3 and not any(a & b for i, a in enumerate(sockets) for b in sockets[i + 1 :])
+    for pid in (parent, *children()):
+        names = {each.partition(b"=")[0] for each in Path(f"/proc/{pid}/environ").read_bytes().split(b"\0") if each}
+        assert names == {b"PYTHONHASHSEED", b"LC_CTYPE", b"OPENBLAS_NUM_THREADS", b"OMP_NUM_THREADS", b"HOME"}
+
+
+def test_forked_process_has_a_template_of_its_own(tmp_path: Path):
+    code = (
+        "import os\nfrom tests.agent.sandbox.conftest import Agent, find_template, make\n"
+        "with make() as sandbox:\n    Agent(sandbox).text('1')\nfirst = find_template()\n"
+        "if os.fork() == 0:\n"
+        "    with make() as sandbox:\n        print(Agent(sandbox).text('print(5)'), find_template() != first, flush=True)\n"
+        "    os._exit(0)\n"
+        "os.wait()\n"
+        "with make() as sandbox:\n    print(Agent(sandbox).text('print(6)'), find_template() == first)\n"
+    )
+    environment = os.environ | {"PYTHONPATH": os.pathsep.join(sys.path)}
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, env=environment)
+    assert done.stdout.splitlines() == ["5 True", "6 True"], done.stderr
+
+
+def test_threads_that_start_sandboxes_together_share_a_template(fresh):
+    template.end()
+    agents: list[Agent] = [fresh() for _ in range(3)]
+    threads = [threading.Thread(target=agent.sandbox.start) for agent in agents]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert [agent.text(f"print({n})") for n, agent in enumerate(agents)] == ["0", "1", "2"]
+    assert len(children()) == 3
+
+
 def test_exception_of_serve_propagates(fresh):
     agent: Agent = fresh()
     before = children()
@@ -167,21 +234,23 @@ def test_child_dies_with_a_killed_parent(tmp_path: Path):
     script = tmp_path / "parent.py"
     script.write_text(
         f"import sys; sys.path.insert(0, {str(Path(__file__).parents[3])!r})\n"
-        "from tests.agent.sandbox.conftest import make, Agent\nfrom pathlib import Path\n"
+        "from tests.agent.sandbox.conftest import find_template, make, Agent\nfrom pathlib import Path\n"
         "sandbox = make(); agent = Agent(sandbox); agent.text('1')\n"
-        "print(sandbox._child.pid, sandbox._folder, flush=True)\n"
+        "print(sandbox._child.pid, find_template(), sandbox._folder, flush=True)\n"
         "agent.run('while True: pass')\n"
     )
     environment = os.environ | {"PYTHONPATH": os.pathsep.join(sys.path)}
     with subprocess.Popen([sys.executable, str(script)], stdout=subprocess.PIPE, text=True, env=environment) as parent:
         assert parent.stdout is not None
-        pid, home = parent.stdout.readline().split()
-        child = os.pidfd_open(int(pid))
+        *pids, home = parent.stdout.readline().split()
+        processes = [os.pidfd_open(int(pid)) for pid in pids]
         parent.send_signal(signal.SIGKILL)
     try:
-        assert select.select([child], [], [], 5)[0], "the child is still alive"
+        for process in processes:
+            assert select.select([process], [], [], 30)[0], "the child or the template is still alive"
     finally:
-        os.close(child)
+        for process in processes:
+            os.close(process)
         subprocess.run(["rm", "-rf", "--", home], check=True)
 
 
@@ -211,10 +280,12 @@ def test_modules_on_the_users_path_do_not_reach_the_process(tmp_path: Path):
 
 
 def test_code_of_imported_modules_is_packed():
-    own, modules = marshal.loads(pack())
+    own, modules, missing, libraries = marshal.loads(pack())
     assert list(own)[-1] == "openmaia.agent.sandbox.child" and all(modules.values())
     assert {"json", "typing", "numpy", "numpy.random.mtrand", "PIL.Image"} <= modules.keys()
     assert not any(name.partition(".")[0] in ("openmaia", "sandlock") for name in modules)
+    assert not modules.keys() & set(missing) and "org" in missing  # pickle looks for it
+    assert any("numpy.libs" in file or "openblas" in file for file in libraries) or not libraries
     folders = (os.path.dirname(os.path.realpath(os.__file__)), *find_packages().values())
     assert all(os.path.realpath(file).startswith(folders) for file, _, _ in modules.values())
 
