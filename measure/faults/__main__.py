@@ -3,10 +3,11 @@
     python -m measure.faults [only="driver killed,worker killed"] [times=25] [again=yes] [minutes=60]
 
 `times` is the number of disturbances of each kind that find what they disturb. Trials in trials.csv that are not older than the
-pools count; `again=yes` measures the kinds anew. No sweep begins after so many `minutes`; the same command without `again` goes on with the kinds that have
-begun, and those that still have old trials alone are named at the end. A sweep is disturbed up to five times and takes one to four minutes, more where others use the machine; two run side by side. The clock of the machine
-is left alone (processes of the sweep see one that jumps), and so is its network: hosts that are cut off or switched off are
-namespaces of it. Its memory is filled, for two seconds at a time.
+pools count; `again=yes` measures the kinds anew. No sweep begins after so many `minutes`; the same command without `again` goes on
+with the kinds that have begun, and those that still have old trials alone are named at the end. A sweep is disturbed up to five
+times and takes one to four minutes, more where others use the machine; two run side by side. The clock of the machine is left
+alone (processes of the sweep see one that jumps), and so is its network: hosts that are cut off or switched off are namespaces
+of it. Its memory is filled, for two seconds at a time.
 """
 
 import math
@@ -147,17 +148,12 @@ def summary(trials: pd.DataFrame) -> str:
     (table, untried), (older, _) = _table(trials[~is_older]), _table(trials[is_older])
     problems = trials[trials["problem"] != ""]
     listed = "".join(f"- {row.disturbance}, seed {row.seed}: {row.problem}\n" for row in problems.itertuples())
-    apart = (
-        f"""
-## On older pools
+    verdict = f"{f'Not tried on these pools: {untried}. ' if untried else ''}{'What went wrong:' if listed else 'No trial had a problem.'}\n"
+    apart = f"## On older pools\n\nTrials from before {POOLS_SINCE}. Pools, workers and driver have changed since.\n\n{older}"
+    return "\n".join(filter(None, (INTRODUCTION, table, verdict, listed, apart if is_older.any() else "")))
 
-Trials from before {POOLS_SINCE}. Pools, workers and driver have changed since.
 
-{older}"""
-        if is_older.any()
-        else ""
-    )
-    return f"""# What `make faults` found
+INTRODUCTION = f"""# What `make faults` found
 
 Sweeps of {sweep.UNITS} investigations with {sweep.EXPERIMENTS + 1} turns each, two at once, disturbed at random moments, up to five times a sweep;
 then the same command, until it ends with exit code 0. `make faults` adds sweeps until a disturbance has hit often enough; two ran side by
@@ -167,11 +163,7 @@ side, those whose memory was filled alone. Each is in trials.csv, with date, mac
 without a disturbance, times apart, and an evaluation, and in which no turn but one in progress was carried out twice. The agent is
 told that its sandbox died, so that this turn may differ, and with it the numbers of later images. *one command*: the disturbed
 command itself ended with exit code 0. *commits*: those that the sweeps ran on; `by` one that published them soon after.
-
-{table}
-{f"Not tried on these pools: {untried}. " if untried else ""}{"What went wrong:" if listed else "No trial had a problem."}
-
-{listed}{apart}"""
+"""
 
 
 def _table(trials: pd.DataFrame) -> tuple[str, str]:

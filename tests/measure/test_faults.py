@@ -108,6 +108,17 @@ def test_a_disturbance_that_cannot_be_tried_ends_no_other_and_does_not_count():
     assert "| raylet killed | 4 | 4 | 2 | 2 | 2 | 0 | abc |" in summary(pd.DataFrame(rows))
 
 
+def test_trials_on_older_pools_stand_apart_and_do_not_count():
+    old = {**some_trial("gcs killed", 5).row(), "date": "2026-11-27"}
+    new = some_trial("raylet killed", 0).row()
+    today, older = summary(pd.DataFrame([old, new])).split("## On older pools")
+    assert "| raylet killed | 2 |" in today and "| gcs killed |" not in today and " gcs killed, " in today
+    assert "| gcs killed | 2 |" in older and "raylet" not in older
+    with ThreadPoolExecutor(1) as processes:
+        done = next(further(["gcs killed"], 1, [old], some_trial, processes))
+    assert isinstance(done, Trial) and done.seed == 6
+
+
 @pytest.mark.slow
 @pytest.mark.nightly
 def test_a_killed_worker_costs_the_turn_in_progress():
