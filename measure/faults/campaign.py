@@ -235,8 +235,10 @@ def over_repeated(turns: Sequence[tuple[str, int]], hits: Sequence[int]) -> str:
 
 
 def causes(output: str, folder: Path) -> str:
-    """Returns the lines of commands about errors and failures, each once, without the folder's name."""
-    lines = re.findall(r"^(?:error|failed)\b.*", output.replace(str(folder), "…"), re.MULTILINE)
+    """Returns the lines of commands about errors and failures, and the ends of tracebacks, each once, without the folder's name."""
+    lines = re.findall(
+        r"^(?:error|failed|[\w.]*(?:Error|Exception))\b.*", output.replace(str(folder), "…"), re.MULTILINE
+    )
     return " / ".join(dict.fromkeys(lines))[:1000]
 
 

@@ -74,8 +74,12 @@ def test_a_run_that_cannot_be_read_is_a_finding(tmp_path: Path):
 
 
 def test_causes_are_what_commands_said_about_failures():
-    output = "loading\nerror: /x/runs is full\nfailed 2: late\nerror: /x/runs is full\ndone, 1 failed\n"
-    assert causes(output, Path("/x")) == "error: …/runs is full / failed 2: late"
+    traceback = (
+        "Traceback (most recent call last):\n    raise Exception(\nException: a node timed out\na.b.SomeError: x\n"
+    )
+    output = f"loading\nerror: /x/runs is full\nfailed 2: late\nerror: /x/runs is full\n{traceback}done, 1 failed\n"
+    said = "error: …/runs is full / failed 2: late / Exception: a node timed out / a.b.SomeError: x"
+    assert causes(output, Path("/x")) == said
 
 
 def some_trial(name: str, seed: int) -> Trial:
