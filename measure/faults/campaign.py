@@ -26,6 +26,9 @@ IMAGE = re.compile(r"image-\d+")
 PATIENCE = 1200.0
 """Seconds after which a command has hung, also where other programs want the machine's cores ten times over."""
 
+SPARE = 6
+"""Number of commands that may fail without a disturbance: Ray gives up where it does not start within 30 s, as on a busy machine."""
+
 
 @dataclass(frozen=True, kw_only=True)
 class Trial:
@@ -62,7 +65,7 @@ def undisturbed() -> list[dict[str, Any]]:
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         place = Place(runs=str(folder / "runs"), environment={})
-        commands = _Commands(folder, place, 3)
+        commands = _Commands(folder, place, SPARE)
         commands.finish()
         if commands.codes[-1]:
             raise RuntimeError(f"the undisturbed sweep failed with exit codes {commands.codes}: {_said(folder)}")
@@ -80,7 +83,7 @@ def trial(name: str, seed: int, expected: list[dict[str, Any]]) -> Trial:
         disturbance.place(Path(temporary)) as place,
     ):
         folder = Path(temporary)
-        commands = _Commands(folder, place, len(moments) + 3)
+        commands = _Commands(folder, place, 2 * len(moments) + SPARE)
         hits, problem = list[int](), ""
         try:
             for moment in moments:
