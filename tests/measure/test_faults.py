@@ -113,7 +113,7 @@ def test_a_disturbance_that_cannot_be_tried_ends_no_other_and_does_not_count():
 
 
 def test_trials_on_older_pools_stand_apart_and_do_not_count():
-    old = {**some_trial("gcs killed", 5).row(), "date": "2026-11-27"}
+    old: dict[Any, Any] = some_trial("gcs killed", 5).row() | {"date": "2026-11-27"}
     new = some_trial("raylet killed", 0).row()
     today, older = summary(pd.DataFrame([old, new])).split("## On older pools")
     assert "| raylet killed | 2 |" in today and "| gcs killed |" not in today and " gcs killed, " in today
