@@ -148,10 +148,16 @@ def summary(trials: pd.DataFrame) -> str:
     (table, untried), (older, _) = _table(trials[~is_older]), _table(trials[is_older])
     problems = trials[trials["problem"] != ""]
     listed = "".join(f"- {row.disturbance}, seed {row.seed}: {row.problem}\n" for row in problems.itertuples())
-    verdict = f"{f'Not tried on these pools: {untried}. ' if untried else ''}{'What went wrong:' if listed else 'No trial had a problem.'}\n"
+    lacking_kinds = f"Not tried on these pools: {untried}. {UNTRIED_BECAUSE} " if untried else ""
+    verdict = f"{lacking_kinds}{'What went wrong:' if listed else 'No trial had a problem.'}\n"
     apart = f"## On older pools\n\nTrials from before {POOLS_SINCE}. Pools, workers and driver have changed since.\n\n{older}"
     return "\n".join(filter(None, (INTRODUCTION, table, verdict, listed, apart if is_older.any() else "")))
 
+
+UNTRIED_BECAUSE = """\
+On 2026-11-30 they were wanted, and others kept the 2 cores of the machine at a load of 30 to 50: Ray's raylet gave up, again and
+again, because its agent did not start within 15 s."""
+"""Why kinds have not been tried; said as long as there are such."""
 
 INTRODUCTION = f"""# What `make faults` found
 

@@ -27,7 +27,7 @@ PATIENCE = 1200.0
 """Seconds after which a command has hung, also where other programs want the machine's cores ten times over."""
 
 SPARE = 6
-"""Number of commands that may fail without a disturbance: Ray gives up where it does not start within 30 s, as on a busy machine."""
+"""Number of commands that may fail without a disturbance: Ray gives up where its agent does not start within 15 s, as on a busy machine."""
 
 
 @dataclass(frozen=True, kw_only=True)
