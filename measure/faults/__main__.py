@@ -154,9 +154,10 @@ def summary(trials: pd.DataFrame) -> str:
     return "\n".join(filter(None, (INTRODUCTION, table, verdict, listed, apart if is_older.any() else "")))
 
 
-UNTRIED_BECAUSE = """\
-On 2026-11-30 they were wanted, and others kept the 2 cores of the machine at a load of 30 to 50: Ray's raylet gave up, again and
-again, because its agent did not start within 15 s."""
+UNTRIED_BECAUSE = (
+    "On 2026-11-30 others kept the machine's 2 cores at a load of 30 to 50. Two sweeps on S3 were begun, and Ray did not start in "
+    "either, three times in a row: its raylet gives up where its agent does not start within 15 s. The others were not reached."
+)
 """Why kinds have not been tried; said as long as there are such."""
 
 INTRODUCTION = f"""# What `make faults` found
