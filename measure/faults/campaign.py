@@ -23,8 +23,11 @@ from openmaia.runs.run import Run
 
 IMAGE = re.compile(r"image-\d+")
 
-PATIENCE = 420.0
-"""Seconds after which a command has hung."""
+PATIENCE = 1200.0
+"""Seconds after which a command has hung, also where other programs want the machine's cores ten times over."""
+
+SPARE = 6
+"""Number of commands that may fail without a disturbance: Ray gives up where its agent does not start within 15 s, as on a busy machine."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -58,13 +61,15 @@ class Trial:
 
 
 def undisturbed() -> list[dict[str, Any]]:
-    """The records of a sweep that nothing disturbs."""
+    """The records of a sweep that nothing disturbs. The command is given again where Ray does not start, as on a busy machine."""
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
-        code = sweep.start(folder, *sweep.ON_THIS_MACHINE).wait(PATIENCE)
-        if code:
-            raise RuntimeError(f"the undisturbed sweep failed with exit code {code}: {_said(folder)}")
-        return sweep.records(str(folder / "runs"))
+        place = Place(runs=str(folder / "runs"), environment={})
+        commands = _Commands(folder, place, SPARE)
+        commands.finish()
+        if commands.codes[-1]:
+            raise RuntimeError(f"the undisturbed sweep failed with exit codes {commands.codes}: {_said(folder)}")
+        return sweep.records(place.runs)
 
 
 def trial(name: str, seed: int, expected: list[dict[str, Any]]) -> Trial:
@@ -78,7 +83,7 @@ def trial(name: str, seed: int, expected: list[dict[str, Any]]) -> Trial:
         disturbance.place(Path(temporary)) as place,
     ):
         folder = Path(temporary)
-        commands = _Commands(folder, place, len(moments) + 3)
+        commands = _Commands(folder, place, 2 * len(moments) + SPARE)
         hits, problem = list[int](), ""
         try:
             for moment in moments:
@@ -233,8 +238,10 @@ def over_repeated(turns: Sequence[tuple[str, int]], hits: Sequence[int]) -> str:
 
 
 def causes(output: str, folder: Path) -> str:
-    """Returns the lines of commands about errors and failures, each once, without the folder's name."""
-    lines = re.findall(r"^(?:error|failed)\b.*", output.replace(str(folder), "…"), re.MULTILINE)
+    """Returns the lines of commands about errors and failures, and the ends of tracebacks, each once, without the folder's name."""
+    lines = re.findall(
+        r"^(?:error|failed|[\w.]*(?:Error|Exception))\b.*", output.replace(str(folder), "…"), re.MULTILINE
+    )
     return " / ".join(dict.fromkeys(lines))[:1000]
 
 

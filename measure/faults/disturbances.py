@@ -242,7 +242,7 @@ def _second(disturbed: Disturbed, timeout: float) -> tuple[int, bool]:
 
 def _second_driver(disturbed: Disturbed) -> bool:
     """Gives the same command a second time. It has to be refused, with exit code 2, while the first one goes on."""
-    code, drove = _second(disturbed, 120)
+    code, drove = _second(disturbed, PATIENCE)
     if disturbed.driver.poll() is None and (problem := second_problem(code, drove)):
         raise AssertionError(problem)
     return code == 2
@@ -263,7 +263,7 @@ def _take_over(disturbed: Disturbed) -> bool:
     """Stops the driver until its lease has expired, lets a second one take over, and wakes the first one up."""
     disturbed.driver.send_signal(signal.SIGSTOP)
     time.sleep(LEASE_SECONDS + 2)
-    code, _ = _second(disturbed, 300)
+    code, _ = _second(disturbed, PATIENCE)
     if code != 0:
         raise AssertionError(f"the second driver ended with exit code {code}; expected 0")
     return True

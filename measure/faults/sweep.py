@@ -74,7 +74,7 @@ def start(
 ) -> subprocess.Popen[bytes]:
     """Starts the command, on another host if one is given. What it says is appended to output.log in the folder."""
     given, log = command(folder, *overrides), folder / "output.log"
-    variables = os.environ | {LOG: str(folder / "turns.log")} | environment
+    variables = {**os.environ, LOG: str(folder / "turns.log"), **environment}
     if host:
         return host.start(*given, log=log, env=variables)
     with log.open("ab") as output:

@@ -13,12 +13,12 @@ import ray
 from ray.exceptions import ObjectLostError, RayTaskError
 
 from openmaia.config.schema import Config
-from openmaia.core.errors import OpenMaiaError, ServiceError
+from openmaia.core.errors import ServiceError
 from openmaia.core.services import Effects
 from openmaia.core.units import TargetInfo
 from openmaia.distributed.assembly import Assembly
 from openmaia.distributed.cluster.resources import of_exemplars
-from openmaia.distributed.failures import DEAD
+from openmaia.distributed.failures import DEAD, raise_cause
 from openmaia.distributed.pools import kept
 from openmaia.distributed.pools.replica import hide_gpus
 from openmaia.exemplars.shared import PORTION_GPU, ProgressCallback, attributing, compute_alone
@@ -212,9 +212,7 @@ class ExemplarTeam:
         try:
             return ray.get(reference)
         except RayTaskError as error:
-            if isinstance(error.cause, OpenMaiaError):
-                raise error.cause from None
-            raise ServiceError(f"exemplars could not be computed: {error.cause!r}") from error
+            raise_cause(error, "exemplars could not be computed")
         except (*DEAD, ObjectLostError) as error:  # a result is lost if its node dies before it is fetched
             self._deaths += 1
             if self._deaths >= _MAX_DEATHS + len(self._workers) - 1:

@@ -1,6 +1,6 @@
 """Translates Ray's exceptions into those of OpenMAIA."""
 
-from typing import Any
+from typing import Any, NoReturn
 
 import ray
 from ray.exceptions import OutOfMemoryError, OwnerDiedError, RayActorError, RayTaskError
@@ -19,6 +19,13 @@ def last_line(error: BaseException) -> str:
     return f"{type(cause).__name__}: {lines[-1] if lines else 'no message'}"
 
 
+def raise_cause(error: RayTaskError, what: str) -> NoReturn:
+    """Raises the OpenMaiaError of a remote call; for another one, a ServiceError that says `what` and its last line."""
+    if isinstance(error.cause, OpenMaiaError):
+        raise error.cause from None
+    raise ServiceError(f"{what}: {last_line(error)}") from error
+
+
 def resolve(reference: Any, timeout: float | None = None) -> Any:
     """Waits for the result of a Ray call.
 
@@ -30,8 +37,6 @@ def resolve(reference: Any, timeout: float | None = None) -> Any:
     try:
         return ray.get(reference, timeout=timeout)
     except RayTaskError as error:
-        if isinstance(error.cause, OpenMaiaError):
-            raise error.cause from None
-        raise ServiceError(f"a service failed: {last_line(error)}") from error
+        raise_cause(error, "a service failed")
     except DEAD as error:
         raise ServiceError("a process that serves this run died and did not come back") from error

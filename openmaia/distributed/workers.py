@@ -17,10 +17,10 @@ import ray
 from ray.exceptions import RayTaskError
 
 from openmaia.config.schema import Config
-from openmaia.core.errors import OpenMaiaError, ServiceError
+from openmaia.core.errors import ServiceError
 from openmaia.distributed.cluster.nodes import OwnNode, alive
 from openmaia.distributed.cluster.placement import held
-from openmaia.distributed.failures import DEAD, last_line
+from openmaia.distributed.failures import DEAD, last_line, raise_cause
 from openmaia.distributed.worker import SweepContext
 from openmaia.runs.run import InvestigationId
 
@@ -122,7 +122,7 @@ class WorkerPool:
 
     def queued(self, step: WorkStep) -> int:
         """Returns the number of items with this step that are not assigned to a worker yet."""
-        return len(self._waiting[step]) + sum(item.step is step for item in self._suspects)
+        return sum(item.step is step for item in self.queue)
 
     def submit(self, item: Item, *, is_suspect: bool = False) -> None:
         """Queues an item. A suspect runs alone in a process."""
@@ -233,9 +233,7 @@ class WorkerPool:
             event.future.result()
             worker.is_up, self._failed_starts = True, 0
         except RayTaskError as error:
-            if isinstance(error.cause, OpenMaiaError):
-                raise error.cause from None
-            raise ServiceError(f"a worker process could not start: {last_line(error)}") from error
+            raise_cause(error, "a worker process could not start")
         except DEAD as error:
             if worker.is_gone:
                 return

@@ -9,9 +9,11 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 
 import pytest
+import ray
 
-from openmaia.core.errors import UsageError
-from openmaia.distributed.cluster.connection import private_folder
+from openmaia.config.loading import load
+from openmaia.core.errors import ServiceError, UsageError
+from openmaia.distributed.cluster.connection import cluster, private_folder
 from tests.conftest import REPOSITORY
 
 DRIVER = """
@@ -85,6 +87,15 @@ def test_folder_of_ray_has_a_short_path(monkeypatch: pytest.MonkeyPatch):
     monkeypatch.delenv("RAY_TMPDIR", raising=False)
     monkeypatch.setenv("TMPDIR", "/tmp/" + "x" * 60)
     assert private_folder() == Path(f"/tmp/ray-{os.getuid()}")
+
+
+@pytest.mark.skipif(ray.is_initialized(), reason="this process is connected")
+def test_ray_that_does_not_start_is_named_in_one_sentence(short_folder: Path, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setenv("RAY_TMPDIR", str(short_folder))
+    (private_folder() / "r").write_text("")
+    said = r"^Ray did not start on this machine \(.*r'\)\. .* the same command may succeed later$"
+    with pytest.raises(ServiceError, match=said), cluster(load(["configs/closed-form.yaml", "name=own"])):
+        pytest.fail("it started")
 
 
 @pytest.mark.parametrize("name", ["x" * 60, "é" * 25])

@@ -74,8 +74,12 @@ def test_a_run_that_cannot_be_read_is_a_finding(tmp_path: Path):
 
 
 def test_causes_are_what_commands_said_about_failures():
-    output = "loading\nerror: /x/runs is full\nfailed 2: late\nerror: /x/runs is full\ndone, 1 failed\n"
-    assert causes(output, Path("/x")) == "error: …/runs is full / failed 2: late"
+    traceback = (
+        "Traceback (most recent call last):\n    raise Exception(\nException: a node timed out\na.b.SomeError: x\n"
+    )
+    output = f"loading\nerror: /x/runs is full\nfailed 2: late\nerror: /x/runs is full\n{traceback}done, 1 failed\n"
+    said = "error: …/runs is full / failed 2: late / Exception: a node timed out / a.b.SomeError: x"
+    assert causes(output, Path("/x")) == said
 
 
 def some_trial(name: str, seed: int) -> Trial:
@@ -106,6 +110,17 @@ def test_a_disturbance_that_cannot_be_tried_ends_no_other_and_does_not_count():
     assert [(row["disturbance"], row["seed"]) for row in rows] == [("raylet killed", 0), ("raylet killed", 1)]
     assert not list(further(names, 4, [], some_trial, processes, until=time.monotonic()))
     assert "| raylet killed | 4 | 4 | 2 | 2 | 2 | 0 | abc |" in summary(pd.DataFrame(rows))
+
+
+def test_trials_on_older_pools_stand_apart_and_do_not_count():
+    old: dict[Any, Any] = some_trial("gcs killed", 5).row() | {"date": "2026-11-27"}
+    new = some_trial("raylet killed", 0).row()
+    today, older = summary(pd.DataFrame([old, new])).split("## On older pools")
+    assert "| raylet killed | 2 |" in today and "| gcs killed |" not in today and " gcs killed, " in today
+    assert "| gcs killed | 2 |" in older and "raylet" not in older
+    with ThreadPoolExecutor(1) as processes:
+        done = next(further(["gcs killed"], 1, [old], some_trial, processes))
+    assert isinstance(done, Trial) and done.seed == 6
 
 
 @pytest.mark.slow

@@ -15,7 +15,7 @@ import ray
 
 from openmaia.config.machine import host_and_port
 from openmaia.config.schema import Config
-from openmaia.core.errors import UsageError
+from openmaia.core.errors import ServiceError, UsageError
 
 _LONGEST_SOCKET = 107
 """Largest length of the path of a socket in bytes."""
@@ -32,6 +32,7 @@ def cluster(config: Config) -> Generator[None]:
 
     Raises:
         UsageError: If no cluster answers at `ray.address`, or the folder for Ray's files belongs to another user.
+        ServiceError: If Ray does not start on this machine.
     """
     if ray.is_initialized():
         yield  # a job or a test has connected before
@@ -54,9 +55,10 @@ def cluster(config: Config) -> Generator[None]:
             )
             if own:
                 os.chmod(context.address_info["session_dir"], 0o700)
-    except (ConnectionError, ValueError, RuntimeError, TimeoutError) as error:
+    except Exception as error:  # of a process that does not come up in time, Ray raises just that
         lines = str(error).strip().splitlines()
-        raise _unreachable(config.ray.address, lines[0] if lines else type(error).__name__) from error
+        reason = lines[0] if lines else type(error).__name__
+        raise (_not_started(reason) if own else _unreachable(config.ray.address, reason)) from error
     try:
         yield
     finally:
@@ -124,6 +126,13 @@ def _check_reachable(address: str) -> None:
         socket.create_connection(place, timeout=10).close()
     except OSError as error:
         raise _unreachable(address, error.strerror or str(error)) from error
+
+
+def _not_started(reason: str) -> ServiceError:
+    return ServiceError(
+        f"Ray did not start on this machine ({reason}). Where the machine is busy or short of memory, the same command may "
+        "succeed later"
+    )
 
 
 def _unreachable(address: str, reason: str) -> UsageError:

@@ -107,10 +107,19 @@ def _variables(wanted: RuntimeEnvConfig, environment: Mapping[str, str]) -> tupl
 
 def submit(job: RayClusterJob) -> str:
     """Submits a job and returns its id. Raises UsageError if the cluster cannot be reached or rejects the job."""
-    from openmaia.distributed.jobs import submit as hand_over
+    from ray.job_submission import JobSubmissionClient  # whoever only prints the job does without Ray
 
     values = {name: os.environ[name] for name in job.env_vars}
-    return hand_over(job.address, job.entrypoint, job.runtime_env | {"env_vars": values}, job.metadata)
+    runtime_env = job.runtime_env | {"env_vars": values}
+    try:
+        client = JobSubmissionClient(job.address)
+        return client.submit_job(entrypoint=job.entrypoint, runtime_env=runtime_env, metadata=job.metadata)
+    except (ConnectionError, RuntimeError, ValueError) as error:
+        said = str(error).strip().splitlines()
+        raise UsageError(
+            f"--address={job.address}: no Ray dashboard took the job ({said[0] if said else type(error).__name__}). Give the "
+            "dashboard's address, such as http://127.0.0.1:8265, through an SSH tunnel where it is elsewhere"
+        ) from error
 
 
 def follow(job: RayClusterJob, number: str) -> list[str]:
