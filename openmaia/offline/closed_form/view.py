@@ -65,7 +65,8 @@ class DetectorInput:
         red, green, blue = self.rgb[..., 0], self.rgb[..., 1], self.rgb[..., 2]
         sector = np.where(high == green, (blue - red) / spread + 2, (red - green) / spread + 4)
         sector = np.where(high == red, ((green - blue) / spread) % 6, sector)
-        return sector * 60, (high - low) / np.maximum(high, np.float32(1e-6)), high
+        saturation: EvidenceMap = np.divide(high - low, np.maximum(high, 1e-6))
+        return sector * 60, saturation, high
 
     @cached_property
     def grey(self) -> EvidenceMap:
