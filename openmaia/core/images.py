@@ -8,6 +8,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from enum import StrEnum
 from functools import cached_property
+from typing import TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -15,6 +16,7 @@ from PIL import Image
 
 from openmaia.core.bombs import SCANS, has_many_scans
 
+NumberT = TypeVar("NumberT", bound=np.generic)
 Pixels = npt.NDArray[np.uint8]
 
 Mask = npt.NDArray[np.bool_]
@@ -195,6 +197,16 @@ def upsample(small: npt.NDArray[np.floating], height: int, width: int) -> npt.ND
     if small.shape[0] > height or small.shape[1] > width:
         return np.asarray(source.resize((width, height), Image.Resampling.BOX))
     return np.asarray(source.resize((width, height), Image.Resampling.BILINEAR))
+
+
+def largest_channel(values: npt.NDArray[NumberT]) -> npt.NDArray[NumberT]:
+    """As `values.max(axis=2)` of shape (height, width, 3), which takes fifty times as long."""
+    return np.maximum(np.maximum(values[..., 0], values[..., 1]), values[..., 2])
+
+
+def smallest_channel(values: npt.NDArray[NumberT]) -> npt.NDArray[NumberT]:
+    """As `values.min(axis=2)`, see `largest_channel`."""
+    return np.minimum(np.minimum(values[..., 0], values[..., 1]), values[..., 2])
 
 
 def whole(pixels: Pixels) -> ViewBox:

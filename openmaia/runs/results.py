@@ -1,5 +1,6 @@
 """The results of the tests of a run's descriptions."""
 
+import copy
 import hashlib
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import suppress
@@ -75,7 +76,7 @@ class RunResults:
         """Returns the config as nested dicts. Raises StoreError if it is damaged."""
         path = self.files.path("config.yaml")
         try:
-            return stored_values(_config(self.files.read("config.yaml") or b""), "config.yaml")
+            return copy.deepcopy(_stored_config(self.files.read("config.yaml") or b""))
         except ValueError as error:
             cause = error.message if isinstance(error, UsageError) else str(error)
             raise StoreError(f"{path} is damaged, or of another version of OpenMAIA: {cause}") from error
@@ -285,6 +286,12 @@ def _config(data: bytes) -> dict[str, Any]:
     if not isinstance(loaded, dict) or not all(isinstance(key, str) for key in cast(dict[Any, Any], loaded)):
         raise ValueError("it holds no keys and values")
     return cast(dict[str, Any], loaded)
+
+
+@lru_cache(maxsize=64)
+def _stored_config(data: bytes) -> dict[str, Any]:
+    # It takes many times as long as to read the file and to copy the values, and a report asks for it several times.
+    return stored_values(_config(data), "config.yaml")
 
 
 @lru_cache(maxsize=64)

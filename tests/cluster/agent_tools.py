@@ -13,13 +13,13 @@ from pathlib import Path
 def visit() -> str:
     """Notes the host on which this investigation runs. While `hold` says that only so many may pass, others wait."""
     folder = Path(os.environ["OPENMAIA_TEST"])
-    number = _number(folder / "visits")
+    number = take_number(folder / "visits")
     while (hold := folder / "hold").exists() and number > int(hold.read_text()):
         time.sleep(0.1)
     return "went on"
 
 
-def _number(visits: Path) -> int:
+def take_number(visits: Path) -> int:
     """From 1 on, each given out once, however many ask at the same time."""
     for number in itertools.count(len(os.listdir(visits)) + 1):
         try:

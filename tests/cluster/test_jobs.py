@@ -88,6 +88,7 @@ def test_a_finished_run_is_evaluated_by_a_job(head: dict[str, str], submitted: t
     assert "mono/0" in done.stdout
 
 
+@pytest.mark.nightly
 def test_exemplars_are_computed_by_a_job(head: dict[str, str], sweeps: Sweeps, tmp_path: Path):
     given = sweeps.sources("exemplars", f"paths.exemplars={tmp_path}")[1:]
     done = submit(head, sys.executable, "-m", "ray_jobs", "exemplars", "configs/closed-form.yaml", *given)

@@ -137,7 +137,7 @@ def test_a_runtime_environment_brings_our_packages(
     assert not any(SECRET.encode() in path.read_bytes() for path in files)
 
 
-@pytest.mark.parametrize("code", [1, 2])
+@pytest.mark.parametrize("code", [pytest.param(1, marks=pytest.mark.nightly), 2])
 def test_the_submitter_of_kuberay_ends_well_when_the_driver_fails(code: int, head: dict[str, str], bare: Path):
     """KubeRay retries its submitter when that fails, and its last command is `ray job logs --follow`."""
     assert _submitter(head, bare, f"exit {code}").wait(120) == 0

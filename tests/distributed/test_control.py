@@ -29,10 +29,16 @@ pytestmark = pytest.mark.slow
 MEASURES = """[CODE]:
 ```python
 values, images = system.call_neuron(tools.text2image(["a red square"]))
-print(values, tools.wait(1.2))
+print(values, tools.hold({folder!r}))
 ```"""
-UNITS = ["name=ordered", "units=mono=0-2", "tools=[tests.helpers.sweeping:wait]", "ray.investigations=2"]
-PATIENCE = 120
+UNITS = [
+    "name=ordered",
+    "units=mono=0-2",
+    "tools=[tests.helpers.sweeping:hold]",
+    "ray.investigations=2",
+    "sandbox.seconds=600",
+]
+PATIENCE = 240
 
 
 class Heard:
@@ -71,41 +77,73 @@ class Ordered:
     view: Heard
 
 
-def settled(run: Run) -> Counter[InvestigationId]:
-    """The turns when those that ran at the order have ended: nothing has changed for much longer than a turn takes."""
-    before = Counter[InvestigationId]()
-    while (now := turns(run)) != before:
-        before = now
-        time.sleep(8.0)
-    return now
+@dataclass(frozen=True)
+class HeldExperiments:
+    """Those of the agents, which wait for the test: `sweeping.hold`."""
+
+    folder: Path
+
+    @property
+    def replies(self) -> list[str]:
+        return [*[MEASURES.format(folder=str(self.folder))] * 3, ANSWER]
+
+    def allow(self, calls: int) -> None:
+        new = self.folder / "new"
+        new.write_text(str(calls))
+        new.replace(self.folder / "allowed")  # agents may read it meanwhile
+
+    def wait_for(self, calls: int) -> None:
+        """Until so many experiments have begun."""
+        until(lambda: len(list((self.folder / "calls").iterdir())) == calls)
 
 
-def give_orders(run: Run, found: list[Ordered], view: Heard) -> None:
-    until(lambda: run.is_driven() and len(run.turns_begun()) == 2)
+def give_orders(run: Run, held_back: HeldExperiments, found: list[Ordered], view: Heard) -> None:
+    try:
+        found.append(obeyed_orders(run, held_back, view))
+    except BaseException:
+        held_back.allow(10**6)  # or the run would not end
+        raise
+
+
+def obeyed_orders(run: Run, held_back: HeldExperiments, view: Heard) -> Ordered:
+    held_back.wait_for(2)  # two units are in their first turn
     control.pause(run)
-    paused, words = settled(run), counts(run).text
-    time.sleep(3.0)
+    held_back.allow(2)
+    until(lambda: list(run.turns_begun().values()) == [1, 1])
+    paused, words = turns(run), counts(run).text
+    time.sleep(3.0)  # in which further turns would begin
     later = turns(run)
+    held_back.allow(6)  # two units with three experiments
     control.resume(run)
-    until(lambda: bool(run.done()))
+    until(lambda: len(run.done()) == 2)
     first = min(run.done())
     control.retry(run, first)
-    until(lambda: first not in run.done())
-    until(lambda: first in run.turns_begun())  # so that the order to stop finds the run under way
+    held_back.wait_for(8)  # it is in its first turn again, as the third unit is
+    held_back.allow(8)
+    held_back.wait_for(10)  # both are in their second
     control.stop(run)
-    found.append(Ordered(run, paused, later, words, first, view))
+    return Ordered(run, paused, later, words, first, view)
 
 
 @pytest.fixture(scope="module")
-def ordered(ray_cluster: None, tmp_path_factory: pytest.TempPathFactory) -> Ordered:
-    config = load([*sources(tmp_path_factory.mktemp("ordered"), [*[MEASURES] * 3, ANSWER]), *UNITS])
+def held_back(tmp_path_factory: pytest.TempPathFactory) -> HeldExperiments:
+    made = HeldExperiments(tmp_path_factory.mktemp("held_back"))
+    (made.folder / "calls").mkdir()
+    made.allow(0)
+    return made
+
+
+@pytest.fixture(scope="module")
+def ordered(ray_cluster: None, held_back: HeldExperiments, tmp_path_factory: pytest.TempPathFactory) -> Ordered:
+    config = load([*sources(tmp_path_factory.mktemp("ordered"), held_back.replies), *UNITS])
     run, found, view = Run.create(config), list[Ordered](), Heard()
-    thread = threading.Thread(target=give_orders, args=(run, found, view))
+    thread = threading.Thread(target=give_orders, args=(run, held_back, found, view))
     thread.start()
     with pytest.raises(KeyboardInterrupt):
         run_sweep(config, ConfigAssembly(), view)
     thread.join()
     assert not run.is_driven()
+    held_back.allow(10**6)
     run_sweep(config, ConfigAssembly(), view)  # the same command continues
     return found[0]
 
@@ -121,9 +159,9 @@ def test_the_driver_says_what_it_obeys(ordered: Ordered):
 
 
 def test_paused_stopped_and_repeated_run_has_the_records_of_an_undisturbed_one_in_one_process(
-    ordered: Ordered, tmp_path: Path
+    ordered: Ordered, held_back: HeldExperiments, tmp_path: Path
 ):
-    config = load([*sources(tmp_path, [*[MEASURES] * 3, ANSWER]), *UNITS])
+    config = load([*sources(tmp_path, held_back.replies), *UNITS])
     undisturbed, *_ = investigated(config)
     assert [comparable(each) for each in records(ordered.run)] == [comparable(each) for each in records(undisturbed)]
     assert not any(each.notes for each in records(ordered.run))
@@ -136,6 +174,7 @@ def test_repeated_unit_is_tested_again_and_its_old_record_is_kept(ordered: Order
     assert control.read_orders(ordered.run) == control.RunOrders()
 
 
+@pytest.mark.nightly
 def test_run_that_is_complete_repeats_a_unit_that_is_marked_meanwhile(ordered: Ordered):
     run, again = ordered.run, max(ordered.run.done())
     before = run.record(again)

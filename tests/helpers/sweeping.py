@@ -16,6 +16,7 @@ from openmaia.config.loading import load
 from openmaia.config.schema import Config
 from openmaia.core.units import Unit
 from openmaia.runs.run import Run
+from tests.cluster.agent_tools import take_number
 from tests.conftest import REPOSITORY
 
 ANSWER = "[DESCRIPTION]: whatever it was shown\n[LABEL 1]: red"
@@ -117,6 +118,13 @@ def heavy_modules() -> list[str]:
 def wait(seconds: float) -> None:
     """Takes its time."""
     time.sleep(seconds)
+
+
+def hold(folder: str) -> None:
+    """Takes the next number of the folder `calls`, and waits until the file `allowed` beside it names no smaller one."""
+    number = take_number(Path(folder) / "calls")
+    while int((Path(folder) / "allowed").read_text()) < number:
+        time.sleep(0.05)
 
 
 def wait_for_node(folder: str) -> None:

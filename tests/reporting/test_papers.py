@@ -23,6 +23,7 @@ from openmaia.reporting.figures.papers import (
     published_units,
     recognize_network,
 )
+from openmaia.reporting.figures.row_chart import draw_beside
 from openmaia.runs.run import InvestigationId, Run
 from tests.helpers.samples import store_evaluation
 from tests.reporting.making import HOSTILE, Page, evaluation, record, run
@@ -223,7 +224,7 @@ def test_command_writes_every_figure_in_four_forms(resnet: Run, tmp_path: Path, 
 
 def test_figure_2_has_three_panels_with_the_marks_of_its_parts(made: dict[str, PaperFigure]):
     parts = [made[name] for name in ("figure-2a", "figure-2b", "figure-2c")]
-    whole = figure_2(parts)
+    whole = draw_beside(figure_2(parts))
     assert len(whole.axes) == sum(len(part.figure.axes) for part in parts) and len(whole.legends) == 3
     assert [text.get_text() for text in whole.texts] == ["a", "b", "c"]
     labels = [[text.get_text() for text in axes.texts] for axes in whole.axes]

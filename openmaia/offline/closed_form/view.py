@@ -9,7 +9,7 @@ import numpy.typing as npt
 from PIL import Image
 from scipy import ndimage
 
-from openmaia.core.images import Pixels
+from openmaia.core.images import Pixels, largest_channel, smallest_channel
 
 INPUT_SIDE = 224
 GRID_SIDE = 14
@@ -60,12 +60,13 @@ class DetectorInput:
     @cached_property
     def hsv(self) -> tuple[EvidenceMap, EvidenceMap, EvidenceMap]:
         """Hue in degrees, saturation and value, shape (STATISTICS_SIDE, STATISTICS_SIDE) each, as by `colorsys`."""
-        high, low = self.rgb.max(axis=2), self.rgb.min(axis=2)
+        high, low = largest_channel(self.rgb), smallest_channel(self.rgb)
         spread = np.maximum(high - low, 1e-6)
         red, green, blue = self.rgb[..., 0], self.rgb[..., 1], self.rgb[..., 2]
         sector = np.where(high == green, (blue - red) / spread + 2, (red - green) / spread + 4)
         sector = np.where(high == red, ((green - blue) / spread) % 6, sector)
-        return sector * 60, (high - low) / np.maximum(high, 1e-6), high
+        saturation: EvidenceMap = np.divide(high - low, np.maximum(high, 1e-6))
+        return sector * 60, saturation, high
 
     @cached_property
     def grey(self) -> EvidenceMap:
@@ -79,7 +80,7 @@ class DetectorInput:
         background = np.median(edge, axis=0)
         if np.mean(np.abs(edge - background).max(axis=1) < 0.15) < 0.8:
             return ()
-        labels, _ = ndimage.label(np.abs(self.rgb - background).max(axis=2) > 0.18)
+        labels, _ = ndimage.label(largest_channel(np.abs(self.rgb - background)) > 0.18)
         regions: list[ForegroundRegion] = []
         for index, (rows, columns) in enumerate(ndimage.find_objects(labels), start=1):
             box = (rows.start, columns.start, rows.stop, columns.stop)

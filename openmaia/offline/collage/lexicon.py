@@ -90,8 +90,8 @@ class Lexicon:
 
     def cutouts(self, word: str) -> list[DatasetImage]:
         """Returns cut-outs, and photographs of one object on an even background, sorted by digest."""
-        names = _ON_EVEN_GROUND.get(word, ())
-        photographed = [item for _, item in self._photos if Path(item.source.name).stem in names]
+        names = _ON_EVEN_GROUND.get(word)
+        photographed = [item for _, item in self._photos if Path(item.source.name).stem in names] if names else []
         matching = _matching(self._cutouts, _CUTOUTS.get(word) or _noun(word))
         return sorted([*matching, *photographed], key=lambda item: item.digest)
 

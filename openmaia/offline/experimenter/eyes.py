@@ -15,7 +15,7 @@ from cachetools import LRUCache
 from PIL import Image
 from scipy import ndimage
 
-from openmaia.core.images import Pixels, digest
+from openmaia.core.images import Pixels, digest, largest_channel, smallest_channel
 from openmaia.offline.experimenter.transcript import ControlView
 from openmaia.offline.vocabulary.words import WORDS, WordKind, of_kind
 
@@ -93,7 +93,7 @@ def lit_part(pixels: Pixels, masked: Pixels) -> npt.NDArray[np.bool_]:
 
     In `masked`, the other parts are darkened.
     """
-    return ndimage.binary_erosion(np.abs(pixels.astype(np.int16) - masked).max(axis=2) <= 2, iterations=2)
+    return ndimage.binary_erosion(largest_channel(np.abs(pixels.astype(np.int16) - masked)) <= 2, iterations=2)
 
 
 def is_masked(original: Pixels, masked: Pixels) -> bool:
@@ -131,7 +131,7 @@ def _expand(spans: str) -> list[int]:
 
 
 def _colours(rgb: RgbArray) -> dict[str, float]:
-    high, low = rgb.max(axis=2), rgb.min(axis=2)
+    high, low = largest_channel(rgb), smallest_channel(rgb)
     spread = high - low
     with np.errstate(divide="ignore", invalid="ignore"):
         saturation = np.where(high > 0, spread / high, 0)
@@ -183,7 +183,7 @@ def _shapes(rgb: RgbArray) -> dict[str, float]:
     # From the largest figure on an even background.
     border = np.concatenate([rgb[:4].reshape(-1, 3), rgb[-4:].reshape(-1, 3)])
     ground = np.median(border, axis=0)
-    labels, count = ndimage.label(np.abs(rgb - ground).max(axis=2) > 0.15)
+    labels, count = ndimage.label(largest_channel(np.abs(rgb - ground)) > 0.15)
     if not count or np.abs(border - ground).max(axis=1).mean() > 0.12:
         return {}
     sizes = ndimage.sum_labels(np.ones_like(labels), labels, np.arange(1, count + 1))

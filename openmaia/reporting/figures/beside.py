@@ -7,7 +7,8 @@ from openmaia.evaluation.analysis.comparison import RunComparison, compare_runs,
 from openmaia.evaluation.analysis.sanity import warning
 from openmaia.evaluation.truth import read_truth, truth_scores
 from openmaia.reporting.figures.papers import MeasuredRun, PaperFigure, figure_2, measured, paper_figures
-from openmaia.reporting.figures.style import png, svg
+from openmaia.reporting.figures.row_chart import draw_beside, svg_beside
+from openmaia.reporting.figures.style import png
 from openmaia.reporting.figures.table import DataTable
 from openmaia.runs.run import Run
 
@@ -44,9 +45,9 @@ class BesidePapers:
         for figure in self.figures:
             yield from figure.documents(is_png=is_png)
         whole = figure_2(self.figures)
-        yield "figure-2.svg", svg(whole, "Figure 2: activations, tools and turns").encode()
+        yield "figure-2.svg", svg_beside(whole, "Figure 2: activations, tools and turns").encode()
         if is_png:
-            yield "figure-2.png", png(whole)
+            yield "figure-2.png", png(draw_beside(whole))
         differences = {"differences": _difference_table(self.comparisons)} if self.comparisons else {}
         for name, table in {**differences, **self.truths}.items():
             yield f"{name}.csv", table.csv()

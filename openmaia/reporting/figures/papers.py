@@ -24,8 +24,16 @@ from openmaia.evaluation.analysis.ablation import ToolSetResult
 from openmaia.evaluation.analysis.bootstrap import Interval
 from openmaia.evaluation.analysis.sanity import warning
 from openmaia.evaluation.analysis.summary import LayerActivations, MeanActivations, run_scores
-from openmaia.reporting.figures.row_chart import ChartRow, RowChart, RowMark, bar_key, draw_beside, point_key
-from openmaia.reporting.figures.style import NEUTRAL, POSITIVE, RUNS, png, svg
+from openmaia.reporting.figures.row_chart import (
+    ChartRow,
+    RowChart,
+    RowMark,
+    bar_key,
+    draw_beside,
+    point_key,
+    svg_beside,
+)
+from openmaia.reporting.figures.style import NEUTRAL, POSITIVE, RUNS, png
 from openmaia.reporting.figures.table import DataTable, TableCell
 from openmaia.reporting.image_models import image_model, name_editor, name_image_model
 from openmaia.runs.run import Run
@@ -150,7 +158,7 @@ class PaperFigure:
     @cached_property
     def svg(self) -> Markup:
         """The figure as SVG."""
-        return svg(self.figure, self.title)
+        return svg_beside([self.chart], self.title)
 
     def documents(self, *, is_png: bool = True) -> Iterator[tuple[str, bytes]]:
         """Yields name and content of each file: SVG, CSV, LaTeX and, with `is_png`, PNG."""
@@ -182,9 +190,9 @@ def paper_figures(runs: Sequence[MeasuredRun]) -> tuple[PaperFigure, ...]:
     )  # fmt: skip
 
 
-def figure_2(figures: Sequence[PaperFigure]) -> Figure:
-    """Draws figures 2a to 2c, the first three of `paper_figures`, as one figure of three panels, as the paper does."""
-    return draw_beside([replace(each.chart, letter=letter) for each, letter in zip(figures[:3], "abc", strict=True)])
+def figure_2(figures: Sequence[PaperFigure]) -> list[RowChart]:
+    """Returns the charts of figures 2a to 2c, the first three of `paper_figures`, which stand beside each other in the paper."""
+    return [replace(each.chart, letter=letter) for each, letter in zip(figures[:3], "abc", strict=True)]
 
 
 def _our_line(run: MeasuredRun, layer: str, means: MeanActivations, name: str) -> dict[str, Any]:

@@ -8,8 +8,11 @@ Marks of our numbers are filled and have intervals. Those that the MAIA papers p
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from threading import Lock
 from typing import Any
 
+from cachetools import LRUCache, cached
+from markupsafe import Markup
 from matplotlib.artist import Artist
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
@@ -67,11 +70,28 @@ class ChartRow:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class LegendEntry:
+    """A kind of mark in the legend of a `RowChart`; hollow for published numbers."""
+
+    label: str
+    colour: str
+    is_published: bool
+    is_bar: bool
+
+    @property
+    def artist(self) -> Artist:
+        """What matplotlib draws."""
+        if self.is_bar:
+            return Patch(label=self.label, **_bar(self.colour, self.is_published))
+        return Line2D([], [], label=self.label, **_point(self.colour, self.is_published))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class RowChart:
     """Panels of rows below each other, each with its own axis."""
 
     panels: Sequence[Sequence[ChartRow]]
-    legend: Sequence[Artist]
+    legend: Sequence[LegendEntry]
     """Results of `point_key` or `bar_key`."""
     step: float = 20.0
     """Height of a row in points."""
@@ -89,7 +109,7 @@ class RowChart:
         return _TOP + sum(self.step * len(rows) + _FOOT for rows in self.panels)
 
 
-def row_chart(panels: Sequence[Sequence[ChartRow]], legend: Sequence[Artist], **options: Any) -> Figure:
+def row_chart(panels: Sequence[Sequence[ChartRow]], legend: Sequence[LegendEntry], **options: Any) -> Figure:
     """Draws one chart; `options` are the other fields of `RowChart`."""
     return draw_beside([RowChart(panels=panels, legend=legend, **options)])
 
@@ -102,6 +122,17 @@ def draw_beside(charts: Sequence[RowChart]) -> Figure:
     for number, chart in enumerate(charts):
         _draw(figure, chart, _WIDTH * number, width, height)
     return figure
+
+
+def _content(charts: Sequence[RowChart], label: str) -> str:
+    return repr((charts, label))
+
+
+@cached(LRUCache[str, Markup](64), key=_content, lock=Lock())
+def svg_beside(charts: Sequence[RowChart], label: str) -> Markup:
+    """Returns the figure of `draw_beside` by `style.svg`. One that this process has drawn before is not drawn again: it takes most
+    of the time of a report, and a page that is made anew rarely has other numbers."""
+    return style.svg(draw_beside(charts), label)
 
 
 def _draw(figure: Figure, chart: RowChart, x: float, width: float, height: float) -> None:
@@ -126,17 +157,18 @@ def _draw(figure: Figure, chart: RowChart, x: float, width: float, height: float
         left = x + _INDENT
     place = (left / width, 1 - 9 / height)
     columns = max(len(chart.legend), 1)
-    figure.legend(handles=list(chart.legend), loc="upper left", ncols=columns, bbox_to_anchor=place, borderpad=0)
+    handles = [each.artist for each in chart.legend]
+    figure.legend(handles=handles, loc="upper left", ncols=columns, bbox_to_anchor=place, borderpad=0)
 
 
-def point_key(colour: str, is_published: bool, label: str) -> Line2D:
+def point_key(colour: str, is_published: bool, label: str) -> LegendEntry:
     """Returns a legend entry for points, which is hollow for published numbers."""
-    return Line2D([], [], label=label, **_point(colour, is_published))
+    return LegendEntry(label=label, colour=colour, is_published=is_published, is_bar=False)
 
 
-def bar_key(colour: str, is_published: bool, label: str) -> Patch:
+def bar_key(colour: str, is_published: bool, label: str) -> LegendEntry:
     """Returns a legend entry for bars, which is hollow for published numbers."""
-    return Patch(label=label, **_bar(colour, is_published))
+    return LegendEntry(label=label, colour=colour, is_published=is_published, is_bar=True)
 
 
 def _point(colour: str, is_published: bool) -> dict[str, Any]:

@@ -63,8 +63,11 @@ def pids(handle: Any, replicas: int) -> set[int]:
 
 @pytest.mark.parametrize(
     ("fault", "deadline", "deaths"),
-    [(killed_replica, 60.0, 1), (hung_replica, 3.0, 1), (killed_dispatcher, 60.0, 0)],
-    ids=["killed replica", "hung replica", "killed dispatcher"],
+    [
+        pytest.param(killed_replica, 60.0, 1, id="killed replica"),
+        pytest.param(hung_replica, 3.0, 1, id="hung replica", marks=pytest.mark.nightly),
+        pytest.param(killed_dispatcher, 60.0, 0, id="killed dispatcher"),
+    ],
 )
 def test_fault_every_request_is_answered(crowd: list[Any], fault: Callable[[Any], None], deadline: float, deaths: int):
     with pool(SERVICE, settings(deadline=deadline)) as made:

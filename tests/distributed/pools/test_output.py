@@ -45,12 +45,12 @@ def failing() -> Sleeping:
     raise UsageError("the weights are missing")
 
 
-def dying(flag: Path) -> Sleeping:
-    """The first process writes something and is gone a little later."""
-    if not flag.exists():
-        flag.touch()
+def dying(heard: Path) -> Sleeping:
+    """The first process writes something, and is gone when that was heard."""
+    if not heard.exists():
         print("out of memory soon", flush=True)
-        time.sleep(6)
+        while not heard.exists():
+            time.sleep(0.05)
         os._exit(1)
     return Sleeping()
 
@@ -86,8 +86,10 @@ def test_output_of_a_model_that_cannot_be_loaded_is_said(ray_cluster: None):
 
 def test_output_of_a_process_that_dies_while_it_loads_is_said(ray_cluster: None, tmp_path: Path):
     said: list[str] = []
-    with pool(partial(dying, tmp_path / "flag"), PoolConfig(), say=said.append):
-        pass
+    with pool(partial(dying, tmp_path / "heard"), PoolConfig(), ready=False, say=said.append) as made:
+        wait_for(said, "target-0: out of memory soon")
+        (tmp_path / "heard").touch()
+        made.wait_for(lambda now: now.replicas == 1, seconds=120)
     assert said == ["target-0: out of memory soon"]
 
 
