@@ -68,7 +68,7 @@ def build(folder: Path, *, experts: int = 0, hides_thoughts: bool = False) -> Pa
     torch.manual_seed(0)
     model = (Glm4vMoeForConditionalGeneration if experts else Glm4vForConditionalGeneration)(config).float()
     with torch.no_grad():
-        _speak(model, tokenizer, end=23.0 if experts else 20.0)
+        _speak(model, tokenizer, end=22.0 if experts else 20.0)
     model.save_pretrained(folder)
     return folder
 
