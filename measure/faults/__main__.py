@@ -24,7 +24,7 @@ from typing import Any
 import pandas as pd
 
 from measure.faults import sweep
-from measure.faults.campaign import Trial, trial, undisturbed
+from measure.faults.campaign import SPARE, Trial, trial, undisturbed
 from measure.faults.disturbances import DISTURBANCES, on_hosts
 from tests.cluster.hosts import lacking
 
@@ -148,17 +148,11 @@ def summary(trials: pd.DataFrame) -> str:
     (table, untried), (older, _) = _table(trials[~is_older]), _table(trials[is_older])
     problems = trials[trials["problem"] != ""]
     listed = "".join(f"- {row.disturbance}, seed {row.seed}: {row.problem}\n" for row in problems.itertuples())
-    lacking_kinds = f"Not tried on these pools: {untried}. {UNTRIED_BECAUSE} " if untried else ""
+    lacking_kinds = f"Not tried on these pools: {untried}. " if untried else ""
     verdict = f"{lacking_kinds}{'What went wrong:' if listed else 'No trial had a problem.'}\n"
     apart = f"## On older pools\n\nTrials from before {POOLS_SINCE}. Pools, workers and driver have changed since.\n\n{older}"
     return "\n".join(filter(None, (INTRODUCTION, table, verdict, listed, apart if is_older.any() else "")))
 
-
-UNTRIED_BECAUSE = (
-    "On 2026-11-30 others kept the machine's 2 cores at a load of 30 to 50. Two sweeps on S3 were begun, and Ray did not start in "
-    "either, three times in a row: its raylet gives up where its agent does not start within 15 s. The others were not reached."
-)
-"""Why kinds have not been tried; said as long as there are such."""
 
 INTRODUCTION = f"""# What `make faults` found
 
@@ -169,7 +163,11 @@ side, those whose memory was filled alone. Each is in trials.csv, with date, mac
 *hit*: there was such a process at that moment; the disk was full; Ray killed a process for want of memory. *complete and equal*: sweeps in which every unit has the record that it has in a sweep
 without a disturbance, times apart, and an evaluation, and in which no turn but one in progress was carried out twice. The agent is
 told that its sandbox died, so that this turn may differ, and with it the numbers of later images. *one command*: the disturbed
-command itself ended with exit code 0. *commits*: those that the sweeps ran on; `by` one that published them soon after.
+command itself ended with exit code 0; one that fails without a disturbance, as when Ray does not start on a busy machine, is given
+again, up to {SPARE} times a sweep. *commits*: those that the sweeps ran on; `by` one that published them soon after.
+
+The sandboxes of these sweeps are from before their supervisors were forked from a template (8cb6021c, 2026-11-30); a killed
+template has not been tried.
 """
 
 

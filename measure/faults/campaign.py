@@ -23,9 +23,6 @@ from openmaia.runs.run import Run
 
 IMAGE = re.compile(r"image-\d+")
 
-PATIENCE = 1200.0
-"""Seconds after which a command has hung, also where other programs want the machine's cores ten times over."""
-
 SPARE = 6
 """Number of commands that may fail without a disturbance: Ray gives up where its agent does not start within 15 s, as on a busy machine."""
 
@@ -135,10 +132,10 @@ class _Commands:
 
     def run_until(self, turns: int) -> bool:
         """Waits until more than this number of different turns were carried out. Returns whether a command is running."""
-        until = time.monotonic() + PATIENCE
+        until = time.monotonic() + sweep.PATIENCE
         while len(set(sweep.carried_out(self._folder))) <= turns:
             if time.monotonic() > until:
-                raise subprocess.TimeoutExpired("openmaia run", PATIENCE)
+                raise subprocess.TimeoutExpired("openmaia run", sweep.PATIENCE)
             if self.process.poll() is not None and not self._goes_on():
                 return False
             time.sleep(0.05)
@@ -146,9 +143,9 @@ class _Commands:
 
     def finish(self) -> None:
         """Waits until the run is complete."""
-        self.process.wait(PATIENCE)
+        self.process.wait(sweep.PATIENCE)
         while self._goes_on():
-            self.process.wait(PATIENCE)
+            self.process.wait(sweep.PATIENCE)
 
     def _goes_on(self) -> bool:
         """Records the exit code of a command that has ended, and repeats the command if it failed. Returns whether it did so."""

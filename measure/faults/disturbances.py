@@ -19,8 +19,9 @@ import psutil
 
 from measure.faults import sweep
 from openmaia.runs.lease import LEASE_SECONDS
+from tests.cluster import ray_hosts as hosts
 from tests.cluster.hosts import until
-from tests.cluster.ray_hosts import PATIENCE, RayHosts, ray_hosts
+from tests.cluster.ray_hosts import RayHosts, ray_hosts
 from tests.conftest import REPOSITORY
 from tests.helpers.object_store import object_store
 
@@ -242,7 +243,7 @@ def _second(disturbed: Disturbed, timeout: float) -> tuple[int, bool]:
 
 def _second_driver(disturbed: Disturbed) -> bool:
     """Gives the same command a second time. It has to be refused, with exit code 2, while the first one goes on."""
-    code, drove = _second(disturbed, PATIENCE)
+    code, drove = _second(disturbed, sweep.PATIENCE)
     if disturbed.driver.poll() is None and (problem := second_problem(code, drove)):
         raise AssertionError(problem)
     return code == 2
@@ -263,7 +264,7 @@ def _take_over(disturbed: Disturbed) -> bool:
     """Stops the driver until its lease has expired, lets a second one take over, and wakes the first one up."""
     disturbed.driver.send_signal(signal.SIGSTOP)
     time.sleep(LEASE_SECONDS + 2)
-    code, _ = _second(disturbed, PATIENCE)
+    code, _ = _second(disturbed, sweep.PATIENCE)
     if code != 0:
         raise AssertionError(f"the second driver ended with exit code {code}; expected 0")
     return True
@@ -340,7 +341,7 @@ def _cut_off(cluster: RayHosts, name: str) -> None:
     cluster.network.cut(name)
     time.sleep(15)
     cluster.network.heal(name)
-    until(lambda: cluster.raylets(name) not in ([], first), PATIENCE, f"Ray starts again on {name}")
+    until(lambda: cluster.raylets(name) not in ([], first), hosts.PATIENCE, f"Ray starts again on {name}")
 
 
 def _switch_off(cluster: RayHosts, name: str) -> None:
@@ -348,7 +349,7 @@ def _switch_off(cluster: RayHosts, name: str) -> None:
     time.sleep(2)
     cluster.network.boot(name)
     cluster.join(name)
-    until(lambda: cluster.raylets(name), PATIENCE, f"Ray starts again on {name}")
+    until(lambda: cluster.raylets(name), hosts.PATIENCE, f"Ray starts again on {name}")
 
 
 DISTURBANCES: dict[str, Disturbance] = {

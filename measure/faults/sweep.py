@@ -18,6 +18,8 @@ LOG = "OPENMAIA_FAULTS_LOG"
 """Environment variable with the file in which each experiment notes its unit and turn."""
 NAME = "disturbed"
 LAYER, UNITS, EXPERIMENTS = "mono", 6, 3
+PATIENCE = 1200.0
+"""Seconds after which a command has hung, also where other programs want the machine's cores ten times over."""
 ON_THIS_MACHINE = ("ray.num_cpus=2",)
 """The overrides of a sweep that starts Ray for itself."""
 

@@ -115,8 +115,8 @@ def investigate(
         if is_testable:
             view.say("testing the description on new images")
         evaluation = single.evaluate(record) if is_testable else None
-        exemplars = single.store.read(single.unit)
-    return UnitResult(record=record, exemplars=exemplars, evaluation=evaluation, config=single.config)
+        exemplars, network = single.store.read(single.unit), single.services.target.info()
+    return UnitResult(record=record, exemplars=exemplars, evaluation=evaluation, config=single.config, network=network)
 
 
 def _feature(spec: str, dictionary: str, overrides: Mapping[str, Any]) -> tuple[str, dict[str, Any]]:

@@ -95,7 +95,9 @@ def open(
         single = stack.enter_context(
             open_unit(inputs, view.say, lambda done, total: view.progress("exemplars", done, total), is_human=True)
         )
-        desk = _Desk(single, Run.create(_human(single.config)), stack.pop_all(), person)
+        run = Run.create(_human(single.config))
+        run.bind(single.services.target.info())
+        desk = _Desk(single, run, stack.pop_all(), person)
     tools = NotebookTools(desk, list(single.options.user_tools))
     return api.System(tools.call), tools
 

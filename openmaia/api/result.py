@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from openmaia.config.schema import Config
 from openmaia.core.services import UnitExemplars
-from openmaia.core.units import Unit
+from openmaia.core.units import TargetInfo, Unit
 from openmaia.runs.records import Record
 
 if TYPE_CHECKING:
@@ -31,6 +31,8 @@ class UnitResult:
     """The test of the description. None if it was not tested."""
     config: Config
     """The config of the investigation."""
+    network: TargetInfo | None = None
+    """The target. None: it is not noted in the run in which the result is saved."""
 
     @property
     def unit(self) -> Unit:
@@ -112,6 +114,8 @@ class UnitResult:
         folder = Files(str(run_dir))
         paths = replace(self.config.paths, runs=folder.above(1).root)
         run = Run.create(replace(self.config, name=folder.name, paths=paths))
+        if self.network is not None:
+            run.bind(self.network)
         investigation = run.add(self.record)
         if self.evaluation is not None:
             trial = self.evaluation.trial

@@ -147,7 +147,7 @@ class Throttle:
             return False
         if had_places:
             self._space_again(now)
-        if later:
+        if later and not had_places:
             self._count()
         elif self._latest is not None and self._latest.taken == self._taken:
             self._stay_closed(now)

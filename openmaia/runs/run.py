@@ -133,25 +133,24 @@ class Run(RunResults):
             self.journal(dropped).clear()
 
     def bind(self, info: TargetInfo) -> None:
-        """Notes which network is measured. Call before anything is measured for the run, or tested.
+        """Notes the digest of the network. Call before anything is measured for the run, or tested.
 
-        Raises UsageError if it is not the one of the records, nor of investigations that have begun.
+        Raises UsageError if records, or investigations that have begun, are of another network.
         """
         if not info.digest:
             return  # a target of a user need not have one
-        measured = {"network": info.digest, "preprocessing": info.preprocessing}
-        has_begun = any(self.investigations.names(folder) for folder in ("records", "journal"))
-        with suppress(StoreError):  # a damaged file is written again: runs without one are not refused either
+        with suppress(StoreError):  # a damaged note is written again
             noted: Any = self.investigations.read_json(_NETWORK)
-            if noted == measured:
+            if noted == {"digest": info.digest}:
                 return
+            has_begun = any(self.investigations.names(folder) for folder in ("records", "journal"))
             if isinstance(noted, dict) and has_begun:
-                what = "weights" if cast("dict[str, Any]", noted).get("network") != info.digest else "preprocessing"
                 raise UsageError(
-                    f"{self.investigations.root} was measured with another network: the {what} of {info.name} have changed since. "
-                    "Restore them, or give the run another name (name=…)"
+                    f"{self.investigations.root} was measured with another network: the weights of {info.name} are not those noted in "
+                    f"{self.investigations.path(_NETWORK)}. Restore them, or begin a run of another name. Remove that file only "
+                    "if the note is wrong"
                 )
-        self.investigations.write(_NETWORK, dumps(measured).encode())
+        self.investigations.write(_NETWORK, dumps({"digest": info.digest}).encode())
 
     def plan(self) -> list[InvestigationId]:
         """Returns the planned investigations, finished or not, in the order in which they are started."""

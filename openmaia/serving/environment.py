@@ -254,6 +254,7 @@ class Environment:
     def _prepare(self, unit: str) -> "SingleUnit":
         from openmaia.assembly.single import prepare  # loads PyTorch, for which a client need not wait
 
+        self.run.bind(self._target.info())
         return prepare(
             self.config,
             unit,

@@ -92,9 +92,13 @@ class HeldExperiments:
         new.write_text(str(calls))
         new.replace(self.folder / "allowed")  # agents may read it meanwhile
 
+    def begun(self) -> int:
+        """Number of experiments."""
+        return len(list((self.folder / "calls").iterdir()))
+
     def wait_for(self, calls: int) -> None:
         """Until so many experiments have begun."""
-        until(lambda: len(list((self.folder / "calls").iterdir())) == calls)
+        until(lambda: self.begun() == calls)
 
 
 def give_orders(run: Run, held_back: HeldExperiments, found: list[Ordered], view: Heard) -> None:
@@ -112,6 +116,7 @@ def obeyed_orders(run: Run, held_back: HeldExperiments, view: Heard) -> Ordered:
     until(lambda: list(run.turns_begun().values()) == [1, 1])
     paused, words = turns(run), counts(run).text
     time.sleep(3.0)  # in which further turns would begin
+    assert held_back.begun() == 2, "a turn began while the run was paused"
     later = turns(run)
     held_back.allow(6)  # two units with three experiments
     control.resume(run)

@@ -93,3 +93,23 @@ def test_a_refusal_counts_once_for_all_that_were_sent_before_it():
     news = [throttle.refused(int(number), 0.1, None) for number in sent]
     assert news == [True, *[False] * 7]
     assert throttle.level == 4
+
+
+def test_refusals_that_come_after_the_places_of_a_server_are_forgotten_leave_a_rate():
+    """A gateway holds requests for a while before it says 429."""
+    throttle = Throttle()
+
+    def send(now: float) -> int:
+        number = throttle.enter(now)
+        assert isinstance(number, int)
+        return number
+
+    throttle.answered(send(0.0), 2.0)
+    sent = [send(3.0 + 2 * each) for each in range(6)]
+    throttle.answered(sent[0], 14.0)
+    for number in sent[3:]:
+        throttle.refused(number, 15.0, None)
+    for number in sent[1:3]:
+        throttle.refused(number, 15.5, None)
+    assert 0 < throttle.rate < 10
+    assert isinstance(throttle.enter(1000.0), int)

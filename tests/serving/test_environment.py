@@ -56,6 +56,7 @@ def test_replies_of_a_record_give_the_same_record(opened: Opened, recorded: Reco
 def test_message_after_a_reply_holds_what_the_experiment_showed(opened: Opened):
     environment = opened()
     environment.reset("mono=0")
+    assert environment.run.files.exists("network.json")
     step = environment.step(code("tools.display('seen', *tools.text2image(['a red circle']))"))
     (message,) = step.messages
     assert step.conversation[-1] == message and len(step.conversation) == 4

@@ -116,9 +116,15 @@ class Launched:
     def __init__(self, level: SandboxLevel, limits: SandboxLimits, scratch: str, code: str):
         self._socket, theirs = socket.socketpair()
         self._answers = self._socket.makefile("rb")
-        stdin, self.to_child = os.pipe()
-        self.from_child, stdout = os.pipe()
-        self.text, stderr = os.pipe()
+        pipes = list[int]()
+        try:
+            for _ in range(3):
+                pipes += os.pipe()
+        except OSError:
+            for descriptor in pipes:
+                os.close(descriptor)
+            raise
+        stdin, self.to_child, self.from_child, stdout, self.text, stderr = pipes
         handed = theirs.fileno(), stdin, stdout, stderr
         self.pid = self.parent = 0
         self._supervisor = -1
@@ -130,7 +136,7 @@ class Launched:
         self._socket.settimeout(_START_SECONDS)
         try:
             try:
-                template.hand_over(_make_script(*_SUPERVISOR), handed)
+                used = template.hand_over(_make_script(*_SUPERVISOR), handed)
             finally:
                 for descriptor in (theirs.detach(), *handed[1:]):
                     os.close(descriptor)
@@ -147,8 +153,7 @@ class Launched:
             raise
         if "pid" not in answer:
             self._kill_supervisor()
-            # A template that does not answer is of no use to other sandboxes either.
-            text = self._rest_of_text() if answer or self.parent else template.end()
+            text = self._rest_of_text() if answer or self.parent else template.leave(used)
             self.reap()
             why = answer.get("error") or f"its supervisor ended, or did not answer within {_START_SECONDS:.0f} s"
             raise SandboxError(
@@ -172,7 +177,7 @@ class Launched:
     def _rest_of_text(self) -> str:
         """Returns what the process printed, until all that hold its stderr have ended, or for a few seconds."""
         text, deadline = b"", time.monotonic() + _TEXT_SECONDS
-        while select.select([self.text], [], [], max(0.0, deadline - time.monotonic()))[0]:
+        while _is_ready(self.text, max(0.0, deadline - time.monotonic())):
             if not (data := os.read(self.text, 1 << 16)):
                 break
             text += data
@@ -189,13 +194,19 @@ class Launched:
                 os.killpg(self.pid, signal.SIGKILL)
         self._kill_supervisor()
         if self._supervisor >= 0:
-            select.select([self._supervisor], [], [], _END_SECONDS)  # until it has ended
+            _is_ready(self._supervisor, _END_SECONDS)  # until it has ended
             os.close(self._supervisor)
         self._answers.close()
         self._socket.close()
         for descriptor in (self.to_child, self.from_child, self.text):
             os.close(descriptor)
         return ProcessEnd(answer.get("code", -1), answer.get("signal", -1), answer.get("cpu", 0.0))
+
+
+def _is_ready(descriptor: int, seconds: float) -> bool:
+    poller = select.poll()  # `select` takes no descriptor above 1,023
+    poller.register(descriptor, select.POLLIN)
+    return bool(poller.poll(seconds * 1000))
 
 
 def can_hide_files(level: SandboxLevel) -> bool:

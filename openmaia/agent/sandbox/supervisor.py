@@ -45,8 +45,9 @@ def main() -> None:
 
     A byte carries four descriptors: those of `_supervise`.
     """
-    requests, begun_by, own = socket.socket(fileno=int(sys.argv[1])), os.getppid(), os.getpid()
-    requests.set_inheritable(False)
+    given, begun_by, own = int(sys.argv[1]), os.getppid(), os.getpid()
+    requests = socket.socket(fileno=os.dup(given))  # `select` takes no descriptor above 1,023
+    os.close(given)
     sys.path.append(sys.argv[2])
     with contextlib.suppress(ImportError):  # `_sandlock` tells the parent why
         importlib.import_module("sandlock")
@@ -56,13 +57,14 @@ def main() -> None:
         _collect()
         if not select.select([requests], [], [], _LOOK_SECONDS)[0]:
             continue
-        _, descriptors, _, _ = socket.recv_fds(requests, 1, 4)
-        if not descriptors:
+        data, descriptors, _, _ = socket.recv_fds(requests, 1, 4)
+        if not data:
             _collect()
             break
         for descriptor in descriptors:
             os.set_inheritable(descriptor, False)
-        if _fork(descriptors[0]) == 0:
+        # Linux drops descriptors that it cannot hand on. The parent sees the end of its socket.
+        if len(descriptors) == 4 and _fork(descriptors[0]) == 0:
             requests.close()
             _become_supervisor(own, descriptors)
         for descriptor in descriptors:

@@ -39,6 +39,12 @@ class Template:
         """Lets go of the template without waiting for its end."""
         self._socket.close()
 
+    def has_ended(self) -> bool:
+        """Returns whether the process has ended. One that was killed just now gets a moment for it."""
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            self._process.wait(0.5)
+        return self._process.returncode is not None
+
     def end(self) -> str:
         """Ends the template and with it the sandboxes that it started. Returns what it printed."""
         self.close()
@@ -52,39 +58,56 @@ class Template:
 
 _lock = threading.Lock()
 _current: Template | None = None
+_left: list[Template] = []
+"""Templates that start no other sandboxes. Those that they started may still be in use."""
 
 
-def hand_over(script: str, descriptors: Iterable[int]) -> None:
+def hand_over(script: str, descriptors: Iterable[int]) -> Template:
     """Has the template of this process, which is started if there is none, fork a supervisor that gets copies of
-    these descriptors.
+    these descriptors. Returns the template.
     """
     global _current
     with _lock:
         if _current is not None:
             try:
                 _current.hand_over(descriptors)
-                return
-            except OSError:  # it was killed
+                return _current
+            except ConnectionError:  # it was killed
                 _current.end()
         _current = Template(script)
         _current.hand_over(descriptors)
+        return _current
 
 
-def end() -> str:
-    """Ends the template of this process, if there is one, and with it the sandboxes of this process. Returns what the
-    template printed. The next sandbox starts another one.
+def leave(template: Template) -> str:
+    """Has other sandboxes started by another template than one that did not answer. The sandboxes that it started go on,
+    unless it has ended; then returns what it printed.
     """
     global _current
     with _lock:
-        template, _current = _current, None
-    return template.end() if template is not None else ""
+        if _current is template:
+            _current = None
+        if not (ended := template.has_ended()):
+            _left.append(template)
+    return template.end() if ended else ""
+
+
+def end() -> None:
+    """Ends the templates of this process and with them its sandboxes. The next sandbox starts another one."""
+    global _current
+    with _lock:
+        templates, _current = [*_left, *filter(None, [_current])], None
+        _left.clear()
+    for template in templates:
+        template.end()
 
 
 def _forget() -> None:
     """Leaves the template to the process that this one was forked from. A copy of its socket would keep it alive."""
     global _current, _lock
-    template, _current, _lock = _current, None, threading.Lock()
-    if template is not None:
+    templates, _current, _lock = [*_left, *filter(None, [_current])], None, threading.Lock()
+    _left.clear()
+    for template in templates:
         with contextlib.suppress(OSError):
             template.close()
 

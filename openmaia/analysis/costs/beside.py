@@ -43,7 +43,8 @@ def count_once(config: Config) -> Mapping[str, float]:
 
 def count_each(config: Config, work: Workload) -> Mapping[str, float]:
     """Returns the requests to each service for one investigation that are neither its own nor those of its test, at most."""
-    return {"target": count_shared_images(config, work) + config.evaluate.detect}
+    photographs = config.evaluate.detect if config.evaluate.pictures else 0
+    return {"target": count_shared_images(config, work) + photographs}
 
 
 def list_uncounted(config: Config, work: Workload) -> list[str]:

@@ -185,6 +185,7 @@ def _score(
     services: EvaluationServices | None = None
     if claims:
         services = in_process(evaluated[0][1], run=evaluated[0][0])
+        evaluated[0][0].bind(services.target.info())
         evaluated += _claimed(*evaluated[0], claims, services)
     for run, _ in evaluated if repeat else ():
         repeat_damaged(run, records=False)

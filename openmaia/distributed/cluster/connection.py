@@ -56,6 +56,7 @@ def cluster(config: Config) -> Generator[None]:
             if own:
                 os.chmod(context.address_info["session_dir"], 0o700)
     except Exception as error:  # of a process that does not come up in time, Ray raises just that
+        ray.shutdown()  # it may be the folder that cannot be closed
         lines = str(error).strip().splitlines()
         reason = lines[0] if lines else type(error).__name__
         raise (_not_started(reason) if own else _unreachable(config.ray.address, reason)) from error

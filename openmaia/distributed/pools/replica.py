@@ -196,6 +196,8 @@ class Replica:
         except OpenMaiaError as error:
             error.answers = {readable[number]: answer for number, answer in error.answers.items()}
             raise
+        except StopIteration as error:  # it would end the coroutine that waits for the answer
+            raise RuntimeError(str(error) or type(error).__name__) from error
         for at, answer in zip(readable, answers, strict=True):
             values[at] = answer
         return values, seconds

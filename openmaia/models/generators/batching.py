@@ -131,12 +131,13 @@ class DiffusionBatcher:
         """None if the batch does not fit into memory."""
         try:
             return self._call(batch, self._config.steps)
-        except (RuntimeError, ValueError) as error:
+        # A mark of an image in a prompt makes processors look for one more image (StopIteration, which no future may raise).
+        except (RuntimeError, ValueError, LookupError, TypeError, StopIteration) as error:
             if _is_out_of_memory(error):
                 return None
             if isinstance(error, torch.AcceleratorError):
                 raise HostDead(f"{self._role}: the GPU no longer answers: {error}") from error
-            raise ServiceError(f"{self._role}: {self.name} failed: {error}") from error
+            raise ServiceError(f"{self._role}: {self.name} failed: {str(error) or type(error).__name__}") from error
 
     def _shrink(self, batch: Sequence[ImageJob]) -> None:
         # Not in the except clause: while the exception lives, its frames hold the tensors of the batch.
@@ -168,7 +169,7 @@ class DiffusionBatcher:
             guidance: scale,
             # Without a negative prompt, `true_cfg_scale` would have no effect.
             "negative_prompt": [" "] * len(batch) if is_true else None,
-            "max_sequence_length": config.max_text_tokens,
+            "max_sequence_length": None if self.name in READS_ALL else config.max_text_tokens,
             "height": job.height,
             "width": job.width,
             # By default, Kontext generates a megapixel, whatever size it is given.

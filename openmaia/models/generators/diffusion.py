@@ -196,7 +196,8 @@ class DiffusersEditor(_Pipeline):
 def megapixel_size(height: int, width: int) -> tuple[int, int]:
     """Returns the height and width at which the pipelines of `AT_A_MEGAPIXEL` read an image of a given size."""
     scale = (_MAX_PIXELS / (height * width)) ** 0.5
-    return round(height * scale / _READ_GRID) * _READ_GRID, round(width * scale / _READ_GRID) * _READ_GRID
+    height, width = (max(1, round(side * scale / _READ_GRID)) * _READ_GRID for side in (height, width))
+    return height, width
 
 
 def editing_size(height: int, width: int, grid: int) -> tuple[int, int]:

@@ -17,7 +17,7 @@ from openmaia.offline.scenes.grammar import tokens
 from openmaia.offline.scenes.graph import Figure, Scene
 from openmaia.offline.scenes.kinds import kinds
 from openmaia.offline.scenes.layout import INDOORS
-from openmaia.offline.scenes.words import SCENERY, plural
+from openmaia.offline.scenes.words import SCENERY, STRIPES, plural
 from openmaia.offline.searcher.labels import combined, narrower, scene_of, single
 from openmaia.offline.searcher.pairs import draw_paint, draw_scene, fitted
 
@@ -87,6 +87,8 @@ def _scenery(scene: Scene) -> Iterator[str]:
 def _background(scene: Scene) -> Iterator[str]:
     if scene.place == "plain" and (pattern := scene.ground.pattern):
         yield PATTERN_WORDS.get(pattern, pattern) + _BACKGROUND
+        if pattern in STRIPES:
+            yield "striped" + _BACKGROUND
 
 
 def _painted(figure: Figure, nouns: Sequence[str]) -> Iterator[str]:

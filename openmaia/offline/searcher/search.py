@@ -244,10 +244,10 @@ def plain_choice(one: Scores, two: Scores) -> tuple[str, ...]:
 
 
 def _clearly_better(two: Scores, one: Scores, labels: Sequence[str], times: float) -> str:
-    # The best compound, if it has so many times the score of the best of some single labels, or of all if there are none.
+    # The best of the compounds that have so many times the score of the best of some single labels, or of all if there are none.
     safe = {each: _least(two[each]) for each in two}
-    pair = max(safe, key=lambda each: safe[each], default="")
-    return pair if pair and safe[pair] > _bar(pair, one, labels, times) else ""
+    better = [each for each in two if safe[each] > _bar(each, one, labels, times)]
+    return max(better, key=lambda each: safe[each], default="")
 
 
 def _least(score: Score) -> float:

@@ -77,7 +77,7 @@ class LiveSite:
             return self._turns(f"{path.removeprefix(_TURNS).removesuffix('.json')}.html")
         if path in report.pages:
             return render_unit(report.pages[path], _VIEW_BYTES).html
-        if tile := report.tiles.get(path.replace(".part.webp", ".webp")):
+        if tile := report.tiles.get(f"{path.removesuffix('.webp').removesuffix('.part')}.webp"):
             return tile.draw()[path == tile.marked_path] or _EMPTY
         if path in {address for address, _ in report.tabs if address.startswith("applications/")}:
             return self._runs[0].files.read(f"report/{path}")

@@ -130,10 +130,11 @@ def children() -> set[int]:
 
 def find_template() -> int | None:
     """The template of this process's supervisors."""
-    found = [
-        pid for pid in _children(os.getpid()) if b"sandbox.supervisor" in Path(f"/proc/{pid}/cmdline").read_bytes()
-    ]
-    return found[0] if found else None
+    for pid in _children(os.getpid()):
+        with suppress(FileNotFoundError, ProcessLookupError):  # it has just ended
+            if b"sandbox.supervisor" in Path(f"/proc/{pid}/cmdline").read_bytes():
+                return pid
+    return None
 
 
 def _all() -> set[int]:

@@ -320,6 +320,13 @@ def test_editor_at_a_megapixel_draws_at_the_size_that_it_reads(at_a_megapixel: D
 
 @pytest.mark.slow
 @pytest.mark.nightly
+def test_mark_of_an_image_in_an_instruction_is_an_error_of_the_model(at_a_megapixel: DiffusersEditor) -> None:
+    with pytest.raises(ServiceError, match=" failed: "):
+        at_a_megapixel.edit([Edit(image=noise(64, 64), instruction="a <|image_pad|> cat", seed=0)])
+
+
+@pytest.mark.slow
+@pytest.mark.nightly
 def test_editor_at_a_megapixel_sees_all_that_it_is_given(at_a_megapixel: DiffusersEditor) -> None:
     """Also the end of an instruction that is longer than `max_text_tokens`, of which nothing is reported as missing."""
     long = "change the dog on the grass into a cat " * 3

@@ -26,6 +26,11 @@ _SENTENCES = {
         "a boat and two white cups on a red and blue dotted background",
         "a green house and a cat on a black and white dotted background",
     ),
+    "striped background": (
+        "a boat and two white cups on a red and blue horizontally striped background",
+        "a green house and a cat on a black and white vertically striped background",
+        "a dog and a bus on a yellow and green diagonally striped background",
+    ),
     "two boats": ("two white boats on the sea by day", "two red boats and a white bird on the sea at dusk"),
     "boat and dog": (
         "a white boat and a brown dog on the beach by day",

@@ -40,6 +40,7 @@ def bank(self: Any, system: "System", top: int = 15, bottom: int = 0, random: in
 
 
 def exists(context: "InvestigationContext") -> bool:
+    """Returns whether the config has a bank."""
     return context.services.bank is not None
 
 

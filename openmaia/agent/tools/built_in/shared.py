@@ -42,10 +42,12 @@ def shared(self: Any, system: "System", top: int = 15, bottom: int = 0, random: 
 
 
 def exists(context: "InvestigationContext") -> bool:
+    """Returns whether the agent may look up what others drew."""
     return context.services.shared is not None
 
 
 def opening(context: "InvestigationContext") -> Iterator[Part]:
+    """Yields that there are such images."""
     yield _SAID
 
 
