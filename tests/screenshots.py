@@ -39,7 +39,8 @@ def main(run: str | None = None, tutorial: str | None = None) -> None:
             tab.resize(1440, 900)
             open_report(tab, run)
             save(tab, "report", folder)
-            unit = tab.run("document.querySelector(`#wall a[href*='stage4/117-']`).href")
+            places = "[...Array(openmaia.table.size).keys()].map(openmaia.href)"
+            unit = tab.run(f"new URL({places}.find((each) => each?.includes('stage4/117-')), location).href")
             for name, size in UNIT.items():
                 tab.resize(*size)
                 tab.open(unit)
