@@ -30,6 +30,7 @@ from openmaia.reporting.browser.pages import ASSETS, read_assets
 from openmaia.reporting.browser.report import Report
 from openmaia.reporting.browser.serve import LiveSite
 from openmaia.reporting.browser.similar import SimilarUnits, name_similar_file
+from openmaia.reporting.browser.tiles import draw
 from openmaia.reporting.browser.unit.page import render_unit
 from openmaia.reporting.browser.write import PAGE_BYTES
 from openmaia.reporting.tables import UnitRow, make_rows
@@ -172,7 +173,11 @@ def _many(real: list[UnitRow], count: int) -> list[UnitRow]:
 
 def _write_tiles(report: Report, rows: Sequence[UnitRow], root: Path) -> None:
     """Writes a tile of each unit, which is one of the real run's. The browser decodes each file by itself."""
-    real = [images for tile in report.tiles.values() if all(images := tile.draw())]
+    real = [
+        [draw(shots, is_marked=is_marked) for is_marked in (False, True)]
+        for tile in report.tiles.values()
+        if (shots := tile.shots())
+    ]
     for number, row in enumerate(rows):
         stem = root / row.page.removesuffix(".html")
         stem.parent.mkdir(parents=True, exist_ok=True)

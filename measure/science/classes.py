@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from datetime import date
 from itertools import permutations
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from measure.measuring import machine, shown
 from measure.science import sections, setting, wordnet
@@ -24,6 +24,8 @@ from openmaia.evaluation.analysis.verdict import TESTED, UnitVerdict, Verdict, r
 from openmaia.evaluation.claims import read_claims
 from openmaia.evaluation.storage import StoredTrials
 from openmaia.runs.run import Run
+
+K = TypeVar("K")
 
 CSV = Path(__file__).with_name("classes.csv")
 SECTION = "Class outputs"
@@ -138,8 +140,15 @@ class GivenName:
 
 
 def given_names(units: Sequence[Described]) -> list[GivenName]:
-    tested = [(each, {label.casefold() for label in each.labels}) for each in units if each.verdict.verdict in TESTED]
-    return [GivenName(to=one, of=other) for (one, own), (other, labels) in permutations(tested, 2) if not own & labels]
+    tested = [each for each in units if each.verdict.verdict in TESTED]
+    pairs = list_unlike({at: each.labels for at, each in enumerate(tested)})
+    return [GivenName(to=tested[to], of=tested[of]) for to, of in pairs]
+
+
+def list_unlike(labels: Mapping[K, Sequence[str]]) -> list[tuple[K, K]]:
+    """Returns the ordered pairs of keys that have no label in common, whatever their case."""
+    folded = {key: {label.casefold() for label in each} for key, each in labels.items()}
+    return [(one, other) for one, other in permutations(folded, 2) if not folded[one] & folded[other]]
 
 
 def counted(given: Sequence[GivenName], supported: Collection[tuple[Unit, Unit]]) -> dict[str, Any]:

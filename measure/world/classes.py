@@ -5,12 +5,11 @@ the class and nothing else. In training, a pattern was the class of scenes with 
 
 import csv
 from collections.abc import Mapping
-from itertools import permutations
 from pathlib import Path
 from typing import Any
 
 from measure.science import setting
-from measure.science.classes import supported_pairs
+from measure.science.classes import list_unlike, supported_pairs
 from measure.science.real import command
 from measure.world.hidden import CONFIG, UNTRAINED, folder, is_shown, scores_of, verdicts
 from openmaia.core.units import OUTPUT
@@ -89,8 +88,7 @@ def wrong_names(run: Run) -> dict[str, Any]:
     """Gives every unit the description of every other one that shares no label with its own, and counts those that are
     supported, by the rule for its own."""
     claims = [trial.claim for trial in StoredTrials(run) if trial.outcome == "tested"]
-    labels = {claim.unit: {label.casefold() for label in claim.statements} for claim in claims}
-    pairs = [(to, of) for to, of in permutations(labels, 2) if not labels[to] & labels[of]]
+    pairs = list_unlike({claim.unit: claim.statements for claim in claims})
     supported = supported_pairs(run, len(claims))
     return {"pairs": len(pairs), "supported": proportion([each in supported for each in pairs])}
 

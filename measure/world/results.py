@@ -15,8 +15,7 @@ EARLIER_PROMPTS = "prompts of the earlier grammar"
 """Kept in world.json from before the grammar was mended on MENDED_ON other prompts."""
 MENDED_ON = 110
 CORRECTED = 20
-EARLIER = "units of the earlier agent"
-EARLIER_CLASSES = "classes of the earlier agent"
+EARLIER, EARLIER_CLASSES = "units of the earlier agent", "classes of the earlier agent"
 """Kept in world.json from before the agent changed."""
 HEAD = """# Networks that learned drawn scenes
 
@@ -118,15 +117,20 @@ that the viewer does not name in fewer than five exemplars.
 
 
 def _class_table(figures: Mapping[str, Any]) -> str:
+    columns = {"outputs": "units", "exact": "exact", "exact and supported": "supported_exact"}
+    return _table(
+        "network", columns | {"supported, but not exact": "supported_wrong", "abstained": "abstained"}, figures
+    )
+
+
+def _table(first: str, columns: Mapping[str, str], figures: Mapping[str, Any]) -> str:
+    """A row for each part of the figures; `columns` are the keys of its values by their headers. Shares have intervals."""
     rows = [
-        f"| {name} | {each['units']} | {shown(each['exact'], '.0%')} | {shown(each['supported_exact'], '.0%')} | "
-        f"{each['supported_wrong']} | {each['abstained']} |"
+        f"| {name} | {' | '.join(shown(cell, '.0%') if isinstance(cell := each[key], list) else str(cell) for key in columns.values())} |"
         for name, each in figures.items()
         if isinstance(each, dict)
     ]
-    return f"""| network | outputs | exact | exact and supported | supported, but not exact | abstained |
-|---|---|---|---|---|---|
-{chr(10).join(rows)}"""
+    return f"| {first} | {' | '.join(columns)} |\n|{'---|' * (len(columns) + 1)}\n{chr(10).join(rows)}"
 
 
 _WRITERS = {"person": "a person", "model": "a language model"}
@@ -180,27 +184,22 @@ two words, a count, two objects together (`and`), two alternatives (`or`), or on
 units of the other half. Each is in units.csv. Since then, the agent also finds alternatives that excite a unit unequally, and the pattern of a
 background; that is not in these figures.
 
-{_table(figures)}
+{_truth_table(figures)}
 """
 
 
 def _earlier(figures: Mapping[str, Any]) -> str:
     return f"""The same of the agent before it had counts, two objects together and exceptions, on units of `target.seed=7` ({_made(figures)}):
 
-{_table(figures)}
+{_truth_table(figures)}
 """
 
 
-def _table(figures: Mapping[str, Any]) -> str:
-    rows = [
-        f"| {name} | {each['units']} | {shown(each['exact'], '.0%')} | {shown(each['exact_and_supported'], '.0%')} | "
-        f"{each['not_exact_but_supported']} | {shown(each['abstained_or_not_supported'], '.0%')} | {each['abstained']} |"
-        for name, each in figures.items()
-        if isinstance(each, dict)
-    ]
-    return f"""| truth | units | exact | exact and supported | supported, but not exact | abstained or not supported | abstained |
-|---|---|---|---|---|---|---|
-{chr(10).join(rows)}"""
+def _truth_table(figures: Mapping[str, Any]) -> str:
+    columns = {"units": "units", "exact": "exact", "exact and supported": "exact_and_supported"}
+    columns |= {"supported, but not exact": "not_exact_but_supported"}
+    columns |= {"abstained or not supported": "abstained_or_not_supported", "abstained": "abstained"}
+    return _table("truth", columns, figures)
 
 
 def _shortcuts(figures: Mapping[str, Any]) -> str:

@@ -177,7 +177,7 @@ class Launched:
     def _rest_of_text(self) -> str:
         """Returns what the process printed, until all that hold its stderr have ended, or for a few seconds."""
         text, deadline = b"", time.monotonic() + _TEXT_SECONDS
-        while _is_ready(self.text, max(0.0, deadline - time.monotonic())):
+        while is_ready(self.text, max(0.0, deadline - time.monotonic())):
             if not (data := os.read(self.text, 1 << 16)):
                 break
             text += data
@@ -194,7 +194,7 @@ class Launched:
                 os.killpg(self.pid, signal.SIGKILL)
         self._kill_supervisor()
         if self._supervisor >= 0:
-            _is_ready(self._supervisor, _END_SECONDS)  # until it has ended
+            is_ready(self._supervisor, _END_SECONDS)  # until it has ended
             os.close(self._supervisor)
         self._answers.close()
         self._socket.close()
@@ -203,7 +203,8 @@ class Launched:
         return ProcessEnd(answer.get("code", -1), answer.get("signal", -1), answer.get("cpu", 0.0))
 
 
-def _is_ready(descriptor: int, seconds: float) -> bool:
+def is_ready(descriptor: int, seconds: float) -> bool:
+    """Waits until a descriptor can be read, or a process that it stands for has ended. Returns whether that is so."""
     poller = select.poll()  # `select` takes no descriptor above 1,023
     poller.register(descriptor, select.POLLIN)
     return bool(poller.poll(seconds * 1000))

@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterable
 from openmaia.agent.sandbox import watch
 from openmaia.agent.sandbox.contract import SandboxLevel, SandboxLimits, Status
 from openmaia.agent.sandbox.frames import Decoder, FrameError, Json, encode
-from openmaia.agent.sandbox.launch import Launched, ProcessEnd, make_unpacking, pack
+from openmaia.agent.sandbox.launch import Launched, ProcessEnd, is_ready, make_unpacking, pack
 from openmaia.agent.sandbox.policy import find_packages
 
 _TICK = 0.05
@@ -194,7 +194,7 @@ class Child:
         if self._reaped is None:
             if self._pidfd >= 0:
                 if self._ended:  # its pipe ended; wait until it ends by itself, because the kill below hides the cause
-                    alive = not select.select([self._pidfd], [], [], GRACE)[0]
+                    alive = not is_ready(self._pidfd, GRACE)
                 os.close(self._pidfd)
             self._reaped = self._process.reap()
         return _described(self._reaped, self._limits.cpu_seconds, alive)

@@ -58,8 +58,8 @@ class Template:
 
 _lock = threading.Lock()
 _current: Template | None = None
-_left: list[Template] = []
-"""Templates that start no other sandboxes. Those that they started may still be in use."""
+_running: list[Template] = []
+"""The current one, and those that start no other sandboxes. Those that they started may still be in use."""
 
 
 def hand_over(script: str, descriptors: Iterable[int]) -> Template:
@@ -73,8 +73,10 @@ def hand_over(script: str, descriptors: Iterable[int]) -> Template:
                 _current.hand_over(descriptors)
                 return _current
             except ConnectionError:  # it was killed
+                _running.remove(_current)
                 _current.end()
         _current = Template(script)
+        _running.append(_current)
         _current.hand_over(descriptors)
         return _current
 
@@ -87,17 +89,19 @@ def leave(template: Template) -> str:
     with _lock:
         if _current is template:
             _current = None
-        if not (ended := template.has_ended()):
-            _left.append(template)
-    return template.end() if ended else ""
+        if not template.has_ended():
+            return ""
+        if template in _running:
+            _running.remove(template)
+    return template.end()
 
 
 def end() -> None:
     """Ends the templates of this process and with them its sandboxes. The next sandbox starts another one."""
     global _current
     with _lock:
-        templates, _current = [*_left, *filter(None, [_current])], None
-        _left.clear()
+        templates, _current = [*_running], None
+        _running.clear()
     for template in templates:
         template.end()
 
@@ -105,11 +109,11 @@ def end() -> None:
 def _forget() -> None:
     """Leaves the template to the process that this one was forked from. A copy of its socket would keep it alive."""
     global _current, _lock
-    templates, _current, _lock = [*_left, *filter(None, [_current])], None, threading.Lock()
-    _left.clear()
-    for template in templates:
+    _current, _lock = None, threading.Lock()
+    for template in _running:
         with contextlib.suppress(OSError):
             template.close()
+    _running.clear()
 
 
 atexit.register(end)

@@ -24,6 +24,7 @@ from openmaia.reporting.browser.pages import ASSETS, CONTROL, VOTES, LiveBox, re
 from openmaia.reporting.browser.papers import make_papers_files
 from openmaia.reporting.browser.report import Report
 from openmaia.reporting.browser.similar import SimilarUnits
+from openmaia.reporting.browser.tiles import draw
 from openmaia.reporting.browser.unit.page import render_unit
 from openmaia.reporting.tables import name_runs
 from openmaia.runs.run import Run
@@ -78,7 +79,7 @@ class LiveSite:
         if path in report.pages:
             return render_unit(report.pages[path], _VIEW_BYTES).html
         if tile := report.tiles.get(f"{path.removesuffix('.webp').removesuffix('.part')}.webp"):
-            return tile.draw()[path == tile.marked_path] or _EMPTY
+            return draw(tile.shots(), is_marked=path == tile.marked_path) or _EMPTY
         if path in {address for address, _ in report.tabs if address.startswith("applications/")}:
             return self._runs[0].files.read(f"report/{path}")
         if path.startswith("data/similar-"):

@@ -70,12 +70,9 @@ class Tile:
     def _store(self) -> ExemplarStore | None:
         return self.exemplars.store if self.row.unit.layer in self.exemplars.layers else None
 
-    def draw(self) -> tuple[bytes, bytes]:
-        """Returns two WebP images: the images, and the images with the part marked. Both are empty if no image is known."""
-        shots = list(self._stored()) or list(self._recorded())
-        if not shots:
-            return b"", b""
-        return _sheet([image for image, _ in shots]), _sheet([_marked(image, part) for image, part in shots])
+    def shots(self) -> list[Shot]:
+        """Returns what is known of the images."""
+        return list(self._stored()) or list(self._recorded())
 
     def _stored(self) -> Iterator[Shot]:
         if self._store is None:
@@ -105,11 +102,17 @@ def make_tiles(run: Run, rows: Sequence[UnitRow], exemplars: RunExemplars) -> di
     return {tile.path: tile for tile in made}
 
 
-def _sheet(images: Sequence[Image.Image]) -> bytes:
+def draw(shots: Sequence[Shot], *, is_marked: bool) -> bytes:
+    """Returns a WebP image of the shots of a tile, with their parts marked or as they are; empty without shots."""
+    if not shots:
+        return b""
     side = _IMAGES // 2 * TILE_SIDE + _GAP
     sheet = Image.new("RGBA", (side, side))
-    for number, image in enumerate(images):
-        sheet.paste(image, (number % 2 * (TILE_SIDE + _GAP), number // 2 * (TILE_SIDE + _GAP)))
+    for number, (image, part) in enumerate(shots):
+        sheet.paste(
+            _marked(image, part) if is_marked else image,
+            (number % 2 * (TILE_SIDE + _GAP), number // 2 * (TILE_SIDE + _GAP)),
+        )
     buffer = io.BytesIO()
     sheet.save(buffer, "WEBP", quality=70, method=0)
     return buffer.getvalue()

@@ -24,7 +24,7 @@ from openmaia.reporting.browser.publishing import Cleaner, Publication
 from openmaia.reporting.browser.report import Report, read_times
 from openmaia.reporting.browser.rows import RunSummary
 from openmaia.reporting.browser.similar import SimilarUnits
-from openmaia.reporting.browser.tiles import Tile
+from openmaia.reporting.browser.tiles import Tile, draw
 from openmaia.reporting.browser.unit.page import UnitPage, render_unit
 from openmaia.reporting.tables import UnitRow
 from openmaia.runs.files import Files
@@ -144,11 +144,10 @@ def _write_tile(files: Files, tile: Tile, notes: Notes) -> list[Any]:
     paths = tile.path, tile.marked_path
     if key and before == [key, True] and all(files.exists(f"report/{path}") for path in paths):
         return before
-    drawn = tile.draw() if tile.is_likely else (b"", b"")
-    for path, data in zip(paths, drawn, strict=True):
-        if data:
-            files.write(f"report/{path}", data)
-    return [key, any(drawn)]
+    shots = tile.shots() if tile.is_likely else []
+    for path in paths if shots else ():
+        files.write(f"report/{path}", draw(shots, is_marked=path == tile.marked_path))
+    return [key, bool(shots)]
 
 
 def _write_page(files: Files, page: UnitPage, notes: Notes, allowance: int) -> WrittenPage:

@@ -186,6 +186,35 @@ def test_threads_that_start_sandboxes_together_share_a_template(fresh):
     assert len(children()) == 3
 
 
+def test_sandboxes_of_a_template_that_is_left_go_on(fresh):
+    kept: Agent = fresh()
+    assert kept.text("a = 1; print(a)") == "1"
+    used = template._current
+    assert used is not None and template.leave(used) == ""
+    other: Agent = fresh()
+    assert other.text("print(2)") == "2" and template._current is not used
+    assert kept.text("print(a)") == "1"
+    template.end()
+    assert find_template() is None
+
+
+def test_sandbox_of_a_process_with_many_open_files_starts_and_ends(tmp_path: Path):
+    code = (
+        "import os, resource\nfrom tests.agent.sandbox.conftest import Agent, make\n"
+        "most = resource.getrlimit(resource.RLIMIT_NOFILE)[1]\n"
+        "resource.setrlimit(resource.RLIMIT_NOFILE, (min(most, 4096), most))\n"
+        "opened = [open(os.devnull) for _ in range(1100)]\n"
+        "before = len(os.listdir('/proc/self/fd'))\n"
+        "for _ in range(2):\n"
+        "    with make() as sandbox:\n        print(Agent(sandbox).text('print(7)'), flush=True)\n"
+        "print(len(os.listdir('/proc/self/fd')) - before)\n"
+    )
+    environment = os.environ | {"PYTHONPATH": os.pathsep.join(sys.path)}
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, env=environment)
+    # What stays open is the socket and the output of the template.
+    assert done.stdout.splitlines() == ["7", "7", "2"], done.stderr
+
+
 def test_exception_of_serve_propagates(fresh):
     agent: Agent = fresh()
     before = children()

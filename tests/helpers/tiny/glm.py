@@ -15,6 +15,7 @@ from transformers import (
 )
 
 from tests.helpers.tiny.letters import CHARACTERS, letters
+from tests.helpers.tiny.seeing import processor
 
 END = "<|user|>"
 """No token of its own ends a turn: the mark of the next one does."""
@@ -56,14 +57,10 @@ def build(folder: Path, *, experts: int = 0, hides_thoughts: bool = False) -> Pa
         [*SPECIAL, *(THOUGHT if hides_thoughts else [])], TEMPLATE, named=NAMED, plain=[] if hides_thoughts else THOUGHT,
         eos_token="<|endoftext|>", pad_token="<|endoftext|>", unk_token="<|endoftext|>",
     )  # fmt: skip
-    sizes = {"patch_size": PATCH, "temporal_patch_size": 2, "merge_size": MERGED}
-    limits = {"shortest_edge": SMALLEST, "longest_edge": LARGEST}
-    Glm46VProcessor(
-        Glm46VImageProcessor(size=limits, **sizes),
-        tokenizer,
-        Glm46VVideoProcessor(size=limits, **sizes),
-        chat_template=TEMPLATE,
-    ).save_pretrained(folder)
+    processor(
+        Glm46VProcessor, Glm46VImageProcessor, Glm46VVideoProcessor, tokenizer, TEMPLATE,
+        patch=PATCH, merged=MERGED, area=(SMALLEST, LARGEST),
+    ).save_pretrained(folder)  # fmt: skip
     config = _config(tokenizer, experts)
     torch.manual_seed(0)
     model = (Glm4vMoeForConditionalGeneration if experts else Glm4vForConditionalGeneration)(config).float()

@@ -15,6 +15,7 @@ from transformers import (
 )
 
 from tests.helpers.tiny.letters import CHARACTERS, letters
+from tests.helpers.tiny.seeing import processor
 
 END = "<|im_end|>"
 NAMED = {
@@ -51,14 +52,10 @@ def build(folder: Path, *, experts: int = 0) -> Path:
         SPECIAL, TEMPLATE, named=NAMED, plain=["<think>", "</think>"],
         eos_token=END, pad_token="<|endoftext|>", unk_token="<|endoftext|>",
     )  # fmt: skip
-    sizes = {"patch_size": PATCH, "temporal_patch_size": 2, "merge_size": MERGED}
-    limits = {"shortest_edge": SMALLEST, "longest_edge": LARGEST}
-    Qwen3VLProcessor(
-        Qwen2VLImageProcessor(size=limits, **sizes),
-        tokenizer,
-        Qwen3VLVideoProcessor(size=limits, **sizes),
-        chat_template=TEMPLATE,
-    ).save_pretrained(folder)
+    processor(
+        Qwen3VLProcessor, Qwen2VLImageProcessor, Qwen3VLVideoProcessor, tokenizer, TEMPLATE,
+        patch=PATCH, merged=MERGED, area=(SMALLEST, LARGEST),
+    ).save_pretrained(folder)  # fmt: skip
     config = _config(tokenizer, experts)
     torch.manual_seed(0)
     model = (Qwen3_5MoeForConditionalGeneration if experts else Qwen3_5ForConditionalGeneration)(config).float()

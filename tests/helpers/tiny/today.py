@@ -36,6 +36,7 @@ from transformers import (
 )
 
 from tests.helpers.tiny.flux import AMPLIFIED, WIDTH, autoencoder
+from tests.helpers.tiny.seeing import processor
 
 # The marks of Qwen's template, which diffusers calls with `enable_thinking`.
 TEMPLATE = """{%- for message in messages -%}<|im_start|>{{ message['role'] }}
@@ -133,19 +134,21 @@ def save_qwen_image_2_1(folder: Path, *, sigmas: list[float] | None = None) -> P
     for parameter in transformer.transformer_blocks.parameters():
         parameter.data *= AMPLIFIED
     transformer.proj_out.weight.data *= AMPLIFIED
-    sizes = {"patch_size": 16, "temporal_patch_size": 2, "merge_size": 2}
-    limits = {"shortest_edge": 65536, "longest_edge": 16777216}
     QwenImage21Pipeline(
         scheduler=FlowMatchEulerDiscreteScheduler(use_dynamic_shifting=True),
         vae=vae,
         text_encoder=Qwen3VLForConditionalGeneration(
             Qwen3VLConfig(text_config=text, vision_config=vision, **_ids(tokens))
         ),
-        processor=Qwen3VLProcessor(
-            Qwen2VLImageProcessor(size=limits, **sizes),
+        processor=processor(
+            Qwen3VLProcessor,
+            Qwen2VLImageProcessor,
+            Qwen3VLVideoProcessor,
             tokens,
-            Qwen3VLVideoProcessor(size=limits, **sizes),
-            chat_template=TEMPLATE,
+            TEMPLATE,
+            patch=16,
+            merged=2,
+            area=(65536, 16777216),
         ),
         transformer=transformer,
         sample_sigmas=sigmas,
