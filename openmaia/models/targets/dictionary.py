@@ -24,10 +24,14 @@ _CELLS = 2**24
 # Columns of which the maximum is taken first, where the k largest are looked for.
 _GROUP = 16
 
-# Features for each of the k largest from which on single precision is used.
+# Single precision is used where at most one in so many features is looked for.
 _MANY = 256
 
 _SPARE = 8  # candidates beyond k, where the k largest are looked for in single precision
+
+_TRIED = 16  # positions on which it is seen whether few enough features are active for single precision
+
+_CANDIDATES = 2**13  # whose values are computed at a time, with two rows of channels each
 
 _EPSILON = 1e-5  # of SAELens's layer_norm, added to the standard deviation
 
@@ -58,13 +62,13 @@ class Dictionary:
     k: int = 0
     """Only the k largest features at a position are not 0. 0: all may be."""
     rough: torch.Tensor | None = field(init=False, repr=False, default=None)
-    """With `k`, the encoder in single precision, in which a CPU finds candidates in less time. None: not used."""
+    """The encoder in single precision, in which a CPU finds candidates in less time. None: not used."""
     longest: float = field(init=False, repr=False, default=0.0)
     """With `rough`, the largest norm of a feature in the encoder."""
 
     def __post_init__(self) -> None:
         # With fewer features, reading the rows of candidates takes longer than the product in double precision.
-        if self.k and self.encoder.device.type == "cpu" and len(self.encoder) > _MANY * (self.k + _SPARE):
+        if self.encoder.device.type == "cpu" and len(self.encoder) > _MANY * (self.k + _SPARE):
             object.__setattr__(self, "rough", self.encoder.float())
             object.__setattr__(self, "longest", float(self.encoder.norm(dim=1).max()))
 
@@ -116,15 +120,47 @@ class Dictionary:
         exact = torch.einsum("pfc,pc->pf", self.encoder[candidates], given) + self.bias[candidates]
         largest, place = exact.topk(self.k)
         feature = candidates.gather(1, place)
-        # By how much a rough value may differ at most (Higham 2002, Accuracy and Stability of Numerical Algorithms, 3.1).
-        size = given.norm(dim=1) * self.longest + self.bias.abs().max()
-        error = (given.shape[1] + 4) * 2.0**-24 * size
         # Also where one is not a number.
-        unsure = torch.nonzero(~(near[:, self.k - 1] - near[:, -1] > 2 * error))[:, 0]
+        unsure = torch.nonzero(~(near[:, self.k - 1] - near[:, -1] > 2 * self._error(given)))[:, 0]
         if len(unsure):
             again = torch.addmm(self.bias, given[unsure], self.encoder.T)
             largest[unsure], feature[unsure] = _largest(again, self.k)
         return largest, feature
+
+    def _active(self, given: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
+        """Returns rows, features and values of what is above the thresholds, for normalised channels of shape
+        (positions, channels)."""
+        candidates = self._candidates(given)
+        if candidates is None:
+            return _active(torch.addmm(self.bias, given, self.encoder.T), self.threshold)
+        row, feature = candidates
+        exact = [
+            torch.einsum("vc,vc->v", self.encoder[features], given[rows])
+            for rows, features in zip(row.split(_CANDIDATES), feature.split(_CANDIDATES), strict=True)
+        ]
+        values = torch.cat(exact) + self.bias[feature]
+        is_active = ~(values <= self.threshold[feature])
+        return row[is_active], feature[is_active], values[is_active]
+
+    def _candidates(self, given: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor] | None:
+        """Returns rows and features of all values that may be above the thresholds, found in single precision; None where
+        these are not known to be few."""
+        if self.rough is None:
+            return None
+        bias, lowered = self.bias.float(), (self.threshold - self._error(given).max()).float()
+        found = None
+        for some in (given[:_TRIED], given):
+            row, feature, _ = _active(torch.addmm(bias, some.float(), self.rough.T), lowered)
+            if len(row) * _MANY > len(some) * len(self.encoder):
+                return None
+            found = row, feature
+        return found
+
+    def _error(self, given: torch.Tensor) -> torch.Tensor:
+        """Returns by how much a value in single precision may differ from that in double, shape (positions,), with that of
+        a threshold (Higham 2002, Accuracy and Stability of Numerical Algorithms, 3.1)."""
+        size = given.norm(dim=1) * self.longest + self.bias.abs().max() + self.threshold.max()
+        return (given.shape[1] + 5) * 2.0**-24 * size
 
     def _tensors(self) -> dict[str, torch.Tensor]:
         return {"encoder": self.encoder, "bias": self.bias, "threshold": self.threshold}
@@ -137,13 +173,15 @@ class Dictionary:
         ats: list[torch.Tensor] = []
         found: list[torch.Tensor] = []
         # The rows of candidates are in double precision, too.
-        gathered = 0 if self.rough is None else (self.k + _SPARE) * channels
+        gathered = (self.k + _SPARE) * channels if self.k and self.rough is not None else 0
         step = max(1, cells // max(len(encoder), gathered))
         for first in range(0, len(positions), step):
             # In double precision, for the reason that directions are.
             given = _normalised(positions[first : first + step].to(encoder), self.normalisation)
             if self.k:
                 row, feature, values = _above(*self._largest(given), threshold)
+            elif len(encoder) == self.units:
+                row, feature, values = self._active(given)
             else:
                 row, feature, values = _active(torch.addmm(bias, given, encoder.T), threshold)
             row += first

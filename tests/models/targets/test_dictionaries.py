@@ -116,6 +116,33 @@ def test_more_features_than_are_spare_may_be_too_close_for_single_precision():
     assert torch.equal(dense(dictionary.all(given))[0] > 0, expected > 0)
 
 
+@pytest.mark.parametrize(("share", "channels"), [(0.001, 5), (0.2, 5), (0.001, 96)])
+def test_features_above_thresholds_are_those_of_double_precision(share: float, channels: int):
+    """Where few are active, which is found in single precision, and where many are, with thresholds that values in single
+    precision fall on either side of."""
+    made = torch.Generator().manual_seed(5)
+    encoder = torch.randn(4801, channels, generator=made, dtype=torch.float64)
+    bias = torch.randn(len(encoder), generator=made, dtype=torch.float64)
+    given = torch.randn(2, channels, 6, 7, generator=made)
+    values = torch.einsum("fc,ichw->ifhw", encoder, given.double()) + bias[:, None, None]
+    sorted_values = values.movedim(1, 0).flatten(1).clamp(min=0).sort(dim=1).values
+    threshold = sorted_values[:, -1 - int(share * sorted_values.shape[1])]
+    threshold = threshold + 1e-12 * torch.randn(len(threshold), generator=made, dtype=torch.float64)
+    threshold = threshold.clamp(min=0)
+    dictionary = replace(
+        read(MADE / "saelens-topk"), encoder=encoder, bias=bias, threshold=threshold, decoder=encoder.float(), k=0
+    )
+    assert dictionary.rough is not None
+    expected = torch.where(values > threshold[:, None, None], values, 0.0)
+    found = dense(dictionary.all(given))
+    assert torch.equal(found > 0, expected > 0)
+    assert torch.allclose(found, expected.float(), rtol=1e-6)
+    given[1, :, 5, 6] = float("nan")
+    again = dense(dictionary.all(given))
+    assert int(again[1, :, 5, 6].isnan().sum()) == len(encoder)
+    assert torch.equal(again[0], found[0])
+
+
 def test_topk_leaves_k_features():
     features = dense(read(MADE / "saelens-topk").all(torch.randn(1, 5, 30, generator=torch.Generator().manual_seed(3))))
     active = (features > 0).sum(dim=1)
