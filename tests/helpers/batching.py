@@ -8,11 +8,15 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any
+from urllib.parse import parse_qs, urlsplit
 
 from tests.helpers.http import QuietHandler, serving
 from tests.helpers.misbehaving import Asked, answer
 
 Body = dict[str, Any]
+
+PAGE = 3
+"""Batches of a page, where a list of them is asked for: both APIs have at most 100."""
 
 
 @dataclass
@@ -172,9 +176,14 @@ class _Handler(QuietHandler):
                 lines = [(line, line.get("error") is not None) for line in story.lines(story.batches[batch])]
                 self._say("".join(json.dumps(line) + "\n" for line, is_error in lines if is_error == (kind == "err")))
             case ["v1", *_, "batches"]:
-                shown = [story.shown(batch) for batch in story.batches.values()]
-                more = {"has_more": False, "first_id": None, "last_id": None}
-                self._say({"object": "list", "data": list(reversed(shown)), **more})
+                asked = parse_qs(urlsplit(self.path).query)
+                newest = list(reversed(story.batches))
+                after = (asked.get("after") or asked.get("after_id") or [""])[0]
+                left = newest[newest.index(after) + 1 :] if after else newest
+                page = left[: min(PAGE, int(asked["limit"][0]))]
+                more = {"has_more": len(left) > len(page), "first_id": page[0] if page else None}
+                data = [story.shown(story.batches[each]) for each in page]
+                self._say({"object": "list", "data": data, "last_id": page[-1] if page else None, **more})
             case ["v1", "messages", "batches", batch, "results"]:
                 self._say("".join(json.dumps(line) + "\n" for line in story.lines(story.batches[batch])))
             case [*_, batch]:

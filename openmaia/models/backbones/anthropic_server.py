@@ -2,6 +2,7 @@
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from functools import cached_property, partial
+from itertools import takewhile
 from typing import Any
 
 from openmaia.agent.tasks.reasoning import separate
@@ -9,7 +10,7 @@ from openmaia.core.errors import ServiceUnavailable, UsageError
 from openmaia.core.messages import Chat, Message, Part, Reply
 from openmaia.core.shipped import install_command
 from openmaia.models.backbones.anthropic_api import Anthropic
-from openmaia.models.backbones.batches import BatchState, Unanswered
+from openmaia.models.backbones.batches import CLOCKS_DIFFER, BatchState, Unanswered
 from openmaia.models.backbones.chat_format import ACCEPTED_TEMPERATURE, base64_png, temperature
 from openmaia.models.backbones.endpoint import Endpoint
 from openmaia.models.backbones.failures import Failure
@@ -21,8 +22,6 @@ except ImportError as error:
     raise UsageError(
         f"kind: anthropic needs Anthropic's package, which cannot be imported here ({error}); {install_command('api')}"
     ) from error
-
-CLOCKS_DIFFER = 300.0  # seconds, of this machine and the server
 
 CACHED = {"type": "ephemeral"}  # a breakpoint of the API's prompt cache
 
@@ -89,10 +88,19 @@ class AnthropicBackbone(Endpoint):
 
     def find_batch(self, name: str, requests: Sequence[str], since: float, known: Collection[str]) -> str:
         # The API keeps no name for a batch. The ids of its requests are in its results, so that it has to have ended.
-        for batch in self._asked_of(lambda: list(self._client.messages.batches.list(limit=100).data)):
+        oldest = since - CLOCKS_DIFFER
+        batches = self._asked_of(
+            # The newest first; further pages are asked for as they are read.
+            lambda: list(
+                takewhile(
+                    lambda batch: batch.created_at.timestamp() >= oldest, self._client.messages.batches.list(limit=100)
+                )
+            )
+        )
+        for batch in batches:
             # All counts together are the number of requests, from the beginning on.
             count = sum(value for _, value in batch.request_counts)
-            if batch.id in known or count != len(requests) or batch.created_at.timestamp() < since - CLOCKS_DIFFER:
+            if batch.id in known or count != len(requests):
                 continue
             if not self.batch_state(batch.id).is_over:
                 raise ServiceUnavailable(

@@ -41,6 +41,8 @@ _KEPT = {
     "generated_tokens": int,
 }
 """What is stored of a reply without a batch."""
+CLOCKS_DIFFER = 300.0
+"""Seconds by which the clocks of this machine and of a server may differ."""
 TRIES = 3
 """Batches in which a request is sent if they expire before it is answered."""
 

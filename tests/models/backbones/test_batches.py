@@ -16,7 +16,7 @@ from openmaia.models.backbones.batches import BatchedBackbone, request_id
 from openmaia.models.backbones.openai_api import OpenAiConfig
 from openmaia.models.backbones.openai_server import OpenAiBackbone
 from openmaia.runs.files import Files
-from tests.helpers.batching import BatchingServer, SentBatch, batching
+from tests.helpers.batching import PAGE, BatchingServer, SentBatch, batching
 
 PRICES: dict[str, Any] = {"input_price": 10.0, "output_price": 100.0}
 SINGLE = (11 * 10 + 3 * 100) / 1e6
@@ -158,9 +158,11 @@ def test_a_batch_whose_id_was_lost_is_found(server: BatchingServer, kind: str, t
         ask(asked, 3, first=10)
     assert len(server.sent) == 3, "the server has taken it"
     server.is_open, server.plan = True, lambda batch: None
+    for n in range(2 * PAGE):  # others of the same account
+        server.begin({f"other-{n}-{m}": {} for m in range(4)}, {}, is_anthropic=kind == "anthropic")
     replies = ask(backbone(server, kind, tmp_path), 3, first=10)
     assert [reply.text for reply in replies] == [f"heard: {n}" for n in range(10, 13)]
-    assert len(server.sent) == 3
+    assert len([each for each in server.sent if not each.startswith("other")]) == 3
 
 
 def test_a_damaged_file_of_a_batch_is_said(server: BatchingServer, tmp_path: Path):
