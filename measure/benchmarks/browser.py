@@ -103,8 +103,7 @@ def measure(smoke: bool) -> dict[str, Any]:
         wall = Path(folder) / "wall"
         rows = _write(report, min(count, WALL), wall)
         _write_tiles(report, rows, wall)
-        with browser(Path(folder) / "profile") as tab:
-            return figures | _opened(tab, root / "index.html") | _scrolled(tab, wall / "index.html")
+        return figures | _pages(root, wall, Path(folder))
 
 
 def _main() -> None:
@@ -114,12 +113,21 @@ def _main() -> None:
         big, wall = Path(folder) / "report", Path(folder) / "wall"
         _write(report, UNITS, big)
         _write_tiles(report, _write(report, WALL, wall), wall)
-        with browser(Path(folder) / "profile") as tab:
-            figures = _opened(tab, big / "index.html") | _scrolled(tab, wall / "index.html")
+        figures = _pages(big, wall, Path(folder))
     with (Path(__file__).parent / "browser_page.csv").open("w", newline="") as file:
         writer = csv.writer(file, lineterminator="\n")
         writer.writerow(("figure", "value"))
         writer.writerows((name, f"{value:.4g}") for name, value in figures.items())
+
+
+def _pages(big: Path, wall: Path, folder: Path) -> dict[str, Any]:
+    """The page of many units, and the wall of 2,048: in a browser of its own, and (`after_wall_…`) in the process that has shown the
+    page of many before."""
+    with browser(folder / "profile") as tab:
+        figures = _opened(tab, big / "index.html")
+        after = {f"after_{name}": value for name, value in _scrolled(tab, wall / "index.html").items()}
+    with browser(folder / "own") as tab:
+        return figures | _scrolled(tab, wall / "index.html") | after
 
 
 def _served(run: Run) -> dict[str, float]:
@@ -196,7 +204,7 @@ def _scrolled(tab: Tab, index: Path) -> dict[str, float]:
     tab.run(WHOLE)
     marked = _memory()
     sizes = {
-        f"{size}_ms": float(tab.run(TIMED.format(action=f"state.size = '{size}'; redraw()")))
+        f"wall_{size}_ms": float(tab.run(TIMED.format(action=f"state.size = '{size}'; redraw()")))
         for size in ("small", "map")
     }
     return {

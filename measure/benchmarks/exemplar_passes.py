@@ -75,7 +75,7 @@ class Card:
         square = np.asarray(Image.fromarray(pixels).resize((224, 224), Image.Resampling.BILINEAR))
         return square, (0, 0, pixels.shape[1], pixels.shape[0])
 
-    def responses(self, views: Sequence[Pixels]) -> dict[str, torch.Tensor]:
+    def responses(self, views: Sequence[Pixels], _recipes: Sequence[str] = ()) -> dict[str, torch.Tensor]:
         stacked = torch.from_numpy(np.stack(views))
         time.sleep(1e-3 * len(views) / 128)
         return {"pixels": stacked[:, :7, :7].permute(0, 3, 1, 2).float()}
@@ -179,24 +179,44 @@ def alone(made: NetworkTarget, batch: int, count: int, device: str) -> float:
     return count // batch * batch / (clock() - began)
 
 
-def differences(name: str, one: Path, other: Path) -> dict[str, float]:
-    """How far two stores differ: the share of equal images at equal ranks, and the largest difference of values as a share
-    of the largest value of the layer."""
-    stores = [ExemplarStore.at(str(root), name, "folder") for root in (one, other)]
+def kept(name: str, root: Path) -> dict[str, Any]:
+    """What a store holds of about 64 units of each layer, as the version of this process reads it."""
+    store = ExemplarStore.at(str(root), name, "folder")
+    found: dict[str, Any] = {}
+    for layer in LAYERS[name]:
+        units = sorted(store.units(layer))
+        for index in units[:: max(len(units) // 64, 1)]:
+            read = store.read(Unit(target=name, layer=layer, index=index))
+            found[f"{layer}/{index}"] = {
+                "exemplars": [
+                    [each.kind, each.rank, list(each.image.sources), float(each.activation)] for each in read.exemplars
+                ],
+                "threshold": float(read.threshold),
+                "maxima": [float(each) for each in read.maxima],
+            }
+    return found
+
+
+def differences(one: Mapping[str, Any], other: Mapping[str, Any]) -> dict[str, float]:
+    """How far two stores differ, by what `kept` gives: the share of equal images at equal ranks, and the largest difference of
+    values as a share of the largest value of the unit.
+    """
+    assert one.keys() == other.keys()
     same = total = 0
     far: dict[str, float] = {"activations": 0.0, "thresholds": 0.0, "quantiles": 0.0}
-    for layer in LAYERS[name]:
-        units = sorted(stores[0].units(layer))
-        assert units == sorted(stores[1].units(layer))
-        for index in units[:: max(len(units) // 64, 1)]:
-            mine, theirs = (each.read(Unit(target=name, layer=layer, index=index)) for each in stores)
-            largest = float(np.abs(mine.maxima).max()) or 1.0
-            for a, b in zip(mine.exemplars, theirs.exemplars, strict=True):
-                total += 1
-                same += (a.kind, a.rank, a.image.sources) == (b.kind, b.rank, b.image.sources)
-                far["activations"] = max(far["activations"], abs(a.activation - b.activation) / largest)
-            far["thresholds"] = max(far["thresholds"], abs(mine.threshold - theirs.threshold) / largest)
-            far["quantiles"] = max(far["quantiles"], float(np.abs(mine.maxima - theirs.maxima).max()) / largest)
+    for unit, mine in one.items():
+        theirs = other[unit]
+        largest = float(np.abs(mine["maxima"]).max()) or 1.0
+        # Later versions keep further kinds of exemplars.
+        ranks = {(kind, rank): rest for kind, rank, *rest in theirs["exemplars"]}
+        for kind, rank, sources, activation in mine["exemplars"]:
+            total += 1
+            its_sources, its_activation = ranks[kind, rank]
+            same += sources == its_sources
+            far["activations"] = max(far["activations"], abs(activation - its_activation) / largest)
+        far["thresholds"] = max(far["thresholds"], abs(mine["threshold"] - theirs["threshold"]) / largest)
+        gap = np.abs(np.array(mine["maxima"]) - np.array(theirs["maxima"])).max()
+        far["quantiles"] = max(far["quantiles"], float(gap) / largest)
     return {"equal images at equal ranks": same / total, **far}
 
 
@@ -218,6 +238,7 @@ def compare(given: Mapping[str, str]) -> dict[str, Any]:
         dataset(root / "pictures", count)
         for name in given.get("only", "card,resnet18,efficientnet_lite0").split(","):
             best: dict[str, dict[str, float]] = {}
+            stores: dict[str, Any] = {}
             for turn in range(int(given.get("repeats", REPEATS))):
                 for version, path in (("before", earlier), ("now", REPOSITORY)):
                     store = root / f"{name}-{version}-{turn}"
@@ -227,10 +248,10 @@ def compare(given: Mapping[str, str]) -> dict[str, Any]:
                         check=True, stdout=subprocess.PIPE, text=True,
                     )  # fmt: skip
                     figures = json.loads(done.stdout.splitlines()[-1])
+                    stores[version] = figures.pop("kept")
                     if version not in best or figures["first, s"] < best[version]["first, s"]:
                         best[version] = figures
-            stores = [root / f"{name}-{version}-0" for version in ("before", "now")]
-            found[name] = {**best, "differences": differences(name, *stores)}
+            found[name] = {**best, "differences": differences(stores["before"], stores["now"])}
             print(name, json.dumps(found[name]), file=sys.stderr, flush=True)
     return found
 
@@ -238,9 +259,9 @@ def compare(given: Mapping[str, str]) -> dict[str, Any]:
 def one(given: Mapping[str, str]) -> dict[str, Any]:
     """One version, that of PYTHONPATH, on a CPU."""
     torch.set_num_threads(1)
-    name = given["name"]
+    name, store = given["name"], Path(given["store"])
     made = Card() if name == "card" else target(network(name), name, "cpu")
-    found = passes(given["name"], Path(given["folder"]), Path(given["store"]), made)
+    found: dict[str, Any] = {**passes(name, Path(given["folder"]), store, made), "kept": kept(name, store)}
     if isinstance(made, NetworkTarget):
         found["forward alone, CPU ms per image"] = forward = 1000 / alone(made, 1, 30, "cpu")
         found["first, share of the main thread's CPU outside of the forward pass"] = (
@@ -290,7 +311,10 @@ def gpu(given: Mapping[str, str]) -> dict[str, Any]:
             own = target(fitted, name, device_name, own_batch)
             torch.set_num_threads(os.cpu_count() or 1)
             note(version, passes(name, root / "equal", root / version, own, checked))
-        note("differences from the CPU", differences(name, root / "checked-gpu", root / "checked-cpu"))
+        note(
+            "differences from the CPU",
+            differences(*(kept(name, root / each) for each in ("checked-cpu", "checked-gpu"))),
+        )
         shown = target(network(name, "published"), name, device, batch)
         note("pass, images of mixed sizes", passes(name, root / "mixed", root / "mixed-store", shown))
         if device == "cuda":

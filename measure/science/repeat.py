@@ -1,5 +1,5 @@
 """The experimenter's descriptions of the part `real`, as real.csv holds them, tested twice: with two seeds, so that prompts,
-images and photographs are drawn independently. Writes repeat.csv, a row per unit, and its section of RESULTS.md.
+images and photographs are drawn independently. Writes a row per unit, and a section of RESULTS.md.
 """
 
 import csv
@@ -21,18 +21,40 @@ from openmaia.evaluation.analysis.verdict import UnitVerdict, Verdict, run_verdi
 from openmaia.runs.claimed import claim_record
 from openmaia.runs.run import Run
 
-SEEDS = (101, 102)
-"""Neither is the seed of a run that this project has published."""
 CSV = Path(__file__).with_name("repeat.csv")
-SECTION = "The same descriptions with other images"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Twofold:
+    """Two tests of the same descriptions."""
+
+    part: str
+    """Of the measurement."""
+    section: str
+    csv: Path
+    seeds: tuple[int, int]
+    """Of no run that this project has published before."""
+    overrides: tuple[str, ...] = ()
+
+    @property
+    def words(self) -> str:
+        """The overrides in a sentence."""
+        return f" with {' '.join(f'`{each}`' for each in self.overrides)}," if self.overrides else ""
+
+
+DEFAULT = Twofold(part="repeat", section="The same descriptions with other images", csv=CSV, seeds=(101, 102))
 
 
 def measure(smoke: bool) -> dict[str, Any]:
+    return measure_twice(DEFAULT, smoke)
+
+
+def measure_twice(tests: Twofold, smoke: bool) -> dict[str, Any]:
     claims = described(3 if smoke else None)
     verdicts: list[dict[Unit, UnitVerdict]] = []
     wrong: list[Mapping[str, tuple[float, float, float]]] = []
-    for seed in SEEDS:
-        run = tested(claims, seed, smoke)
+    for seed in tests.seeds:
+        run = tested(claims, seed, tests.overrides, smoke)
         verdicts.append({each.unit: verdict for each, verdict in run_verdicts(run).items()})
         wrong.append(supported_shares(run))
     units = [
@@ -44,8 +66,8 @@ def measure(smoke: bool) -> dict[str, Any]:
         for name in (SHUFFLED, RANDOM)
     }
     if not smoke:
-        write_units(units)
-        sections.write(SECTION, section(figures))
+        write_units(units, tests.csv)
+        sections.write(tests.section, section(figures, tests))
     return figures
 
 
@@ -61,7 +83,7 @@ def described(each: int | None) -> dict[Unit, tuple[str, ...]]:
     }
 
 
-def tested(claims: Mapping[Unit, tuple[str, ...]], seed: int, smoke: bool) -> Run:
+def tested(claims: Mapping[Unit, tuple[str, ...]], seed: int, overrides: tuple[str, ...], smoke: bool) -> Run:
     """Tests the descriptions with the images of a seed, or continues the test, and returns the run directory.
 
     The judge's detection is left out: it changes no verdict.
@@ -73,6 +95,7 @@ def tested(claims: Mapping[Unit, tuple[str, ...]], seed: int, smoke: bool) -> Ru
             f"paths.runs={setting.CACHE}/science/runs",
             f"seed={seed}",
             "evaluate.detect=0",
+            *overrides,
             *(("evaluate.n=5", "evaluate.random_words=4") if smoke else ()),
         ),
     )
@@ -127,8 +150,8 @@ def images(verdict: UnitVerdict) -> int:
     return max((control.positive for control in verdict.controls), default=0)
 
 
-def write_units(units: Sequence[Twice]) -> None:
-    with CSV.open("w", newline="") as out:
+def write_units(units: Sequence[Twice], to: Path) -> None:
+    with to.open("w", newline="") as out:
         table = csv.writer(out, lineterminator="\n")
         table.writerow("layer unit images verdict p q worst_low images_2 verdict_2 p_2 q_2 worst_low_2 labels".split())
         for each in units:
@@ -146,16 +169,16 @@ def cells(verdict: UnitVerdict) -> tuple[str | int, ...]:
     )
 
 
-def section(figures: Mapping[str, Any]) -> str:
+def section(figures: Mapping[str, Any], tests: Twofold) -> str:
     first, second = figures["supported"]
     rows = "\n".join(f"| {pair.replace(', ', ' | ')} | {count} |" for pair, count in figures["transitions"].items())
     false = [
         f"{words} {' and '.join(shown(share, '.1%') for share in figures[name])}"
         for name, words in ((SHUFFLED, "of descriptions given to other units"), (RANDOM, "of random words"))
     ]
-    return f"""The {figures["units"]} descriptions of the scripted experimenter in real.csv (EfficientNet-Lite0, three layers) were tested twice,
-with the seeds {SEEDS[0]} and {SEEDS[1]}, by `make science only=repeat`: {machine()}, {date.today().isoformat()}. Prompts, images and photographs are
-drawn anew for each seed; both draw from the same photographs of the test half. Each unit is in repeat.csv.
+    return f"""The {figures["units"]} descriptions of the scripted experimenter in real.csv (EfficientNet-Lite0, three layers) were tested twice,{tests.words}
+with the seeds {tests.seeds[0]} and {tests.seeds[1]}, by `make science only={tests.part}`: {machine()}, {date.today().isoformat()}. Prompts, images and photographs are
+drawn anew for each seed; both draw from the same photographs of the test half. Each unit is in {tests.csv.name}.
 
 Supported: {shown(first, ".1%")} with the first set of images, {shown(second, ".1%")} with the second. Of those that one set supports, the other
 supports {shown(figures["supported_again"], ".1%")}. Of all descriptions, {shown(figures["contradicted"], ".1%")} are supported by one set and not

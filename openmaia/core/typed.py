@@ -17,9 +17,11 @@ def find_mistyped(value: Any, hint: Any, *, finite: bool = True) -> str | None:
     A list fits a tuple, an integer a float, the value of an Enum the Enum, and a mapping with the names of all fields a
     dataclass. Floats have to be `finite`.
     """
-    origin, parts = get_origin(hint), get_args(hint)
     if hint is Any:
         return None
+    if isinstance(hint, type) and not is_dataclass(hint) and get_origin(hint) is None:
+        return None if _is_scalar(value, hint, finite) else ""
+    origin, parts = _taken_apart(hint)
     if origin in (Union, types.UnionType):
         places = [find_mistyped(value, part, finite=finite) for part in parts]
         return None if None in places else max((place or "" for place in places), key=len)
@@ -40,18 +42,21 @@ def find_mistyped(value: Any, hint: Any, *, finite: bool = True) -> str | None:
 def _mistyped_items(value: Any, parts: tuple[Any, ...], finite: bool) -> str | None:
     if not isinstance(value, (list, tuple)):
         return ""
-    items = list(cast("Sequence[Any]", value))
+    items = cast("Sequence[Any]", value)
     several = parts if len(parts) > 1 and parts[1] is not Ellipsis else parts[:1] * len(items)
     if len(several) != len(items):
         return ""
-    return _first(dict(enumerate(items)), dict(enumerate(several)), finite, "[{}]")
+    for n, (item, hint) in enumerate(zip(items, several, strict=True)):
+        if (place := find_mistyped(item, hint, finite=finite)) is not None:
+            return f"[{n}]{place}"
+    return None
 
 
-def _first(values: Mapping[Any, Any], kinds: Mapping[Any, Any], finite: bool, form: str = ".{}") -> str | None:
+def _first(values: Mapping[Any, Any], kinds: Mapping[Any, Any], finite: bool) -> str | None:
     for key, kind in kinds.items():
         place = find_mistyped(values[key], kind, finite=finite) if key in values else ""
         if place is not None:
-            return form.format(key) + place
+            return f".{key}{place}"
     return None
 
 
@@ -71,6 +76,11 @@ def _is_scalar(value: Any, hint: Any, finite: bool) -> bool:
     if isinstance(value, float):
         return hint is float and (math.isfinite(value) or not finite)
     return isinstance(value, hint)
+
+
+@cache
+def _taken_apart(hint: Any) -> tuple[Any, tuple[Any, ...]]:
+    return get_origin(hint), get_args(hint)
 
 
 @cache
