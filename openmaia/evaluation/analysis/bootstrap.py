@@ -98,7 +98,9 @@ def cluster_weights(cluster: str, resamples: int, seed: int) -> FloatArray:
     return np.random.Generator(np.random.PCG64(int.from_bytes(key[:16]))).standard_exponential(resamples)
 
 
-_VARIATES: FloatArray = np.concatenate([np.linspace(0, 1, 1001), np.linspace(1, 40, 1001)[1:]])
+_STEPS = 1000
+_LARGEST = 40
+_VARIATES: FloatArray = np.concatenate([np.linspace(0, 1, _STEPS + 1), np.linspace(1, _LARGEST, _STEPS + 1)[1:]])
 
 
 @lru_cache(maxsize=256)
@@ -138,10 +140,19 @@ _KEPT = _WeightCache(96 * 2**20)
 def _prompt_weights(clusters: tuple[str, ...], resamples: int, seed: int) -> FloatArray:
     places = {name: place for place, name in enumerate(dict.fromkeys(clusters))}
     variates = np.stack([cluster_weights(f"prompt {name}", resamples, seed) for name in places], axis=1)
-    of_each = np.interp(variates, _VARIATES, _gamma_weights(len(places)))
+    of_each = _interpolated(variates, _gamma_weights(len(places)))
     weights = np.ascontiguousarray(of_each[:, [places[name] for name in clusters]])
     weights.flags.writeable = False
     return weights
+
+
+def _interpolated(variates: FloatArray, quantiles: FloatArray) -> FloatArray:
+    """As `np.interp(variates, _VARIATES, quantiles)`, which searches for each variate and takes nine times as long."""
+    place = np.where(variates < 1, _STEPS * variates, _STEPS + (variates - 1) * (_STEPS / (_LARGEST - 1)))
+    np.minimum(place, 2 * _STEPS, out=place)
+    low = place.astype(np.intp)
+    rises = np.append(np.diff(quantiles), 0.0)
+    return quantiles[low] + (place - low) * rises[low]
 
 
 # Several metrics of one description share pairs of groups. The largest number of pairs is that of the random words.

@@ -31,7 +31,7 @@ def area(positive: FloatArray, p: FloatArray, neutral: FloatArray, q: FloatArray
     and McNeil 1982).
     """
     wins = (positive[:, None] > neutral[None]) + 0.5 * (positive[:, None] == neutral[None])
-    return ((p @ wins) * q).sum(axis=1) / (p.sum(axis=1) * q.sum(axis=1))
+    return np.einsum("bm,bm->b", p @ wins, q) / (_sum(p) * _sum(q))
 
 
 def cohens_d(positive: FloatArray, p: FloatArray, neutral: FloatArray, q: FloatArray) -> FloatArray:
@@ -98,8 +98,13 @@ def adjust_p_values(p: Sequence[float]) -> list[float]:
     return cast(list[float], np.asarray(stats.false_discovery_control(list(p), method="bh")).tolist())
 
 
+def _sum(weights: FloatArray) -> FloatArray:
+    # Of rows of a few numbers each, as a matrix product: several times as fast as sum().
+    return weights @ np.ones(weights.shape[1])
+
+
 def _mean(values: FloatArray, weights: FloatArray) -> FloatArray:
-    return weights @ values / weights.sum(axis=1)
+    return weights @ values / _sum(weights)
 
 
 def _variance(values: FloatArray, weights: FloatArray) -> FloatArray:
