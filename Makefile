@@ -6,18 +6,23 @@ BIN := .venv/bin
 
 setup: .venv/.ready
 
-.venv/.ready: pyproject.toml demo.lock
-	@echo "setting up .venv (a few minutes the first time)"
+# With what packages are installed; .ci/run gives it another program, and pip more flags.
+INSTALL ?= $(BIN)/python -m pip install --quiet --disable-pip-version-check $(PIP_FLAGS)
+
+$(BIN)/python:
 	@$(PYTHON) -c 'import sys; sys.exit(not (3, 11) <= sys.version_info[:2] <= (3, 12))' \
 		|| { echo "Python 3.11 or 3.12 is needed; give it as make PYTHON=/path/to/python3.11 $(MAKECMDGOALS)"; exit 2; }
-	@test -x $(BIN)/python || $(PYTHON) -m venv .venv
+	@$(PYTHON) -m venv .venv
+
+.venv/.ready: pyproject.toml demo.lock | $(BIN)/python
+	@echo "setting up .venv (a few minutes the first time)"
 	@# vLLM for GPUs where there are any, for CPUs where pip finds the torch that it needs, otherwise no vLLM.
 	@extras=dev; \
 	if command -v nvidia-smi >/dev/null; then extras=dev,gpu; \
 	elif $(BIN)/python -m pip install --quiet --dry-run --no-deps torch==2.13.0+cpu >/dev/null 2>&1; then extras=dev,cpu; fi; \
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check $(PIP_FLAGS) -e ".[$$extras]"
+	$(INSTALL) -e ".[$$extras]"
 	@$(BIN)/python tests/environment/cuda_builds_beside_cpu_torch.py
-	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --require-hashes -r demo.lock
+	@UV_CONSTRAINT= $(INSTALL) --no-deps --require-hashes -r demo.lock  # uv takes no constraints beside hashes
 	@touch $@
 
 demo: setup

@@ -17,7 +17,6 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 import numpy as np
-from scipy import optimize
 
 from openmaia.core.errors import StoreError
 from openmaia.core.typed import find_mistyped
@@ -115,6 +114,8 @@ def _alternatives(label: str) -> list[str]:
 
 
 def _match(claim: Claim, truth: tuple[str, ...], by: str, answers: Iterator[float | None]) -> TruthMatch:
+    from scipy import optimize  # as in `WordOverlap`
+
     labels = _labels(claim, truth)
     given: list[list[float | None]] = [[next(answers) for _ in truth] for _ in labels]
     hits = np.array([[answer == 1 for answer in row] for row in given]).reshape(len(labels), len(truth))

@@ -18,6 +18,13 @@ MODULES = (
     "openmaia.analysis.agents", "openmaia.recipes.spurious.study", "openmaia.recipes.spurious.page", "openmaia.serving.mcp_server",
 )  # fmt: skip
 LIGHT_MODULES = ("openmaia", "openmaia.config.loading", "openmaia.core.services", "openmaia.cli.main")
+STATISTICS = ("scipy", "sklearn", "pandas", "matplotlib", "torch", "wandb")
+PROCESSES = (
+    "openmaia.cli.terminal.output", "openmaia.cli.commands.run", "openmaia.cli.commands.results", "openmaia.distributed.sweep",
+    "openmaia.distributed.worker", "openmaia.distributed.examiner", "openmaia.distributed.pools.replica",
+    "openmaia.distributed.pools.dispatch.dispatcher",
+)  # fmt: skip
+"""What each command, and each process of a run, imports before it computes anything."""
 
 IMPORT = """
 import importlib, sys
@@ -30,7 +37,7 @@ for module in modules:
 """Imports modules one after another and ends with an error at the first one that loads one of the names."""
 
 
-@pytest.mark.parametrize(("modules", "names"), [(MODULES, HEAVY), (LIGHT_MODULES, LIGHT)])
+@pytest.mark.parametrize(("modules", "names"), [(MODULES, HEAVY), (LIGHT_MODULES, LIGHT), (PROCESSES, STATISTICS)])
 def test_imports_load_nothing_heavy(modules: tuple[str, ...], names: tuple[str, ...]):
     command = [sys.executable, "-c", IMPORT, " ".join(modules), " ".join(names)]
     done = subprocess.run(command, capture_output=True, text=True)

@@ -22,7 +22,6 @@ from dataclasses import dataclass
 from functools import lru_cache
 
 import numpy as np
-from scipy import special, stats
 
 from openmaia.evaluation.analysis.statistics import MEASURES, FloatArray, wilson
 
@@ -106,6 +105,8 @@ _VARIATES: FloatArray = np.concatenate([np.linspace(0, 1, _STEPS + 1), np.linspa
 @lru_cache(maxsize=256)
 def _gamma_weights(clusters: int) -> FloatArray:
     """Returns the gamma quantiles at the same probabilities as the exponential variates _VARIATES, (variates,)."""
+    from scipy import special  # most of what imports this module computes no interval
+
     # One and two clusters are treated like three: one has no variance, whatever its weight, and two would need the
     # shape 0.
     shape = (max(clusters, 3) - 2) / max(clusters, 3)
@@ -222,9 +223,11 @@ def widened_interval(estimate: BootstrapEstimate, clusters: tuple[int, int], mis
         estimate: An AUC, or another statistic between 0 and 1 that compares two groups.
         clusters: The numbers of clusters of both groups.
     """
+    from scipy import special
+
     n, m = (max(number, 2) for number in clusters)
     freedom = (1 / n + 1 / m) ** 2 / (1 / (n * n * (n - 1)) + 1 / (m * m * (m - 1)))
-    factor = float(stats.t.isf(miss / 2, freedom) / stats.norm.isf((100 - _LEVEL) / 200))
+    factor = float(special.stdtrit(freedom, miss / 2) / special.ndtri((100 - _LEVEL) / 200))
     narrow = interval(estimate)
     low, high = (narrow.mean + factor * (end - narrow.mean) for end in (narrow.low, narrow.high))
     return Interval(mean=narrow.mean, low=max(low, 0.0), high=min(high, 1.0))

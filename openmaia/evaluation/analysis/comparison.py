@@ -10,7 +10,6 @@ from dataclasses import dataclass, replace
 from itertools import combinations
 
 import numpy as np
-from scipy import stats
 
 from openmaia.config.loading import differing_keys
 from openmaia.core.units import Unit
@@ -171,6 +170,8 @@ def signed_rank_p(differences: Sequence[float]) -> float | None:
     """Returns the two-sided p-value of Wilcoxon's signed-rank test, without differences that are zero: 1 if all are,
     None for fewer than two units.
     """
+    from scipy import stats  # as in `adjust_p_values`
+
     # Equal scores of equal images may differ by the last bit.
     values = np.round(np.asarray(differences, dtype=np.float64), 9)
     if len(values) < 2:

@@ -13,7 +13,6 @@ from functools import lru_cache
 from typing import Any
 
 import numpy as np
-from scipy import optimize, stats
 
 from openmaia.evaluation.analysis.statistics import CHANCE, FloatArray
 
@@ -38,6 +37,8 @@ def levels(sizes: tuple[int, ...]) -> tuple[float, ...]:
     The estimates are treated as a Brownian motion at the times `sizes` (the increasing numbers of images), whose
     density inside of the boundaries is integrated numerically from look to look (Armitage, McPherson and Rowe 1969).
     """
+    from scipy import stats  # which takes a second, and tests without looks need no levels
+
     times = [size / sizes[-1] for size in sizes]
     spent = [ERROR * math.log1p((math.e - 1) * time) for time in times]
     nodes, weights = np.polynomial.legendre.leggauss(200)
@@ -53,6 +54,8 @@ def levels(sizes: tuple[int, ...]) -> tuple[float, ...]:
 
 def _bound(inside: FloatArray, mass: FloatArray, deviation: float, error: float) -> float:
     """Returns the bound whose absolute value a normal step from `inside`, weighted by `mass`, exceeds with `error`."""
+
+    from scipy import optimize, stats
 
     def excess(bound: float) -> float:
         outside = stats.norm.sf((bound - inside) / deviation) + stats.norm.cdf((-bound - inside) / deviation)

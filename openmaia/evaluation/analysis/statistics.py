@@ -10,7 +10,6 @@ from typing import cast
 
 import numpy as np
 import numpy.typing as npt
-from scipy import stats
 
 CHANCE = 0.5
 """The AUC of a description that carries no information."""
@@ -70,7 +69,9 @@ def wilson(share: float, n: int) -> tuple[float, float]:
     """Returns both ends of the 95 % interval of a share of n independent trials (Wilson 1927). Unlike in
     scipy.stats.binomtest, share * n need not be a whole number.
     """
-    z = float(stats.norm.ppf(0.975))
+    from scipy import special  # most of what imports this module needs no interval
+
+    z = float(special.ndtri(0.975))
     centre, half = share + z * z / (2 * n), z * float(np.sqrt(share * (1 - share) / n + z * z / (4 * n * n)))
     return max((centre - half) / (1 + z * z / n), 0.0), min((centre + half) / (1 + z * z / n), 1.0)
 
@@ -93,6 +94,8 @@ def proportion(hits: Sequence[bool]) -> list[float] | None:
 
 def adjust_p_values(p: Sequence[float]) -> list[float]:
     """Adjusts p-values for the false discovery rate (Benjamini and Hochberg)."""
+    from scipy import stats  # which takes a second, and processes that test one description need no q-value
+
     if not p:
         return []
     return cast(list[float], np.asarray(stats.false_discovery_control(list(p), method="bh")).tolist())
