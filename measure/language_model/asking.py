@@ -1,11 +1,11 @@
 """A language model answers `openmaia ask` in words: which units it cites, and what it says of them that it was not told.
 
-    python -m measure.language_model.asking FOLDER [url=http://127.0.0.1:8000/v1 model=NAME] [each=10] [half=measured]
+    python -m measure.language_model.asking FOLDER [url=http://127.0.0.1:8000/v1 model=NAME] [each=10] [half=measured] [again=1]
 
 Runs, truth and questions are those of measure/asking.py, whose FOLDER it takes: of each kind of units the first `each` questions of
 the half that counts, by a hash, for which `ask` finds units. Without a URL the model is that of model.py, with
 configs/models/local-cpu.yaml. Writes asking.csv beside this file, with all answers, and a section of RESULTS.md; with
-`half=tuning` it prints the answers and writes nothing.
+`half=tuning` it prints the answers and writes nothing. `again=1` asks nothing, and reads the answers in asking.csv with today's rules.
 
 Two rules read the answers. A sentence says something *untold* if it has a word of the grammar that neither the lines of its units
 nor the question have. It is *wrong about the test* if it calls a unit supported that is not, or the reverse.
@@ -16,7 +16,7 @@ import json
 import re
 import sys
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass, replace
 from datetime import date
@@ -42,10 +42,11 @@ from tests.conftest import REPOSITORY
 
 CSV = Path(__file__).with_name("asking.csv")
 CONFIG = REPOSITORY / "configs/models/local-cpu.yaml"
-ASKED = {"url": "", "model": NAME, "each": "10", "half": "measured"}
+ASKED = {"url": "", "model": NAME, "each": "10", "half": "measured", "again": ""}
+MAKE = {"scene graphs": asking.scene_graphs, "class outputs": asking.class_outputs}
 _SENTENCE = re.compile(r"(?<=[.!?])\s+")
 _BRACKETS = re.compile(r"\[[^\[\]]*\]")
-_DENIED = re.compile(r"(?:\bnot|n't|\bun|\bwithout)[\s-]*(?:\w+\s+)?support\w*")
+_DENIED = re.compile(r"(?:\bnot|n't|\bun|\bwithout)[\s-]*(?:\w+\s+)?support\w*|\bundecided|\babstain")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -81,21 +82,45 @@ class Heard:
 
 def main() -> None:
     folder, *rest = sys.argv[1:]
-    given = dict(argument.partition("=")[::2] for argument in rest)
+    given: dict[str, str] = {name: value for name, _, value in (argument.partition("=") for argument in rest)}
     if unknown := given.keys() - ASKED.keys():
         sys.exit(f"unknown: {', '.join(sorted(unknown))}; expected {', '.join(f'{name}=…' for name in ASKED)}")
     chosen = ASKED | given
     found: dict[str, list[Answered]] = {}
+    if chosen["again"]:
+        stored = list(csv.DictReader(CSV.read_text().splitlines()))
+        for name, make in MAKE.items():
+            rows = [each for each in stored if each["units"] == name]
+            found |= {name: list(read_again(make(Path(folder)), rows))} if rows else {}
+        write(found, chosen["model"])
+        return
     with nullcontext(chosen["url"]) if chosen["url"] else served() as url:
-        for name, make in (("scene graphs", asking.scene_graphs), ("class outputs", asking.class_outputs)):
+        for name, make in MAKE.items():
             told = answered(make(Path(folder)), chosen["half"], int(chosen["each"]), url, chosen["model"])
             found[name] = [show(each) for each in told]
             if chosen["half"] == "measured":
-                write_csv(found)
-                results.write_asking({
-                    "model": chosen["model"], "machine": machine(), "date": date.today().isoformat(),
-                    "units": {name: figures(each) for name, each in found.items()},
-                })  # fmt: skip
+                write(found, chosen["model"])
+
+
+def write(found: dict[str, list[Answered]], model: str) -> None:
+    write_csv(found)
+    units = {name: figures(each) for name, each in found.items()}
+    results.write_asking({"model": model, "machine": machine(), "date": date.today().isoformat(), "units": units})
+
+
+def read_again(asked: asking.Asked, rows: Sequence[Mapping[str, str]]) -> Iterator[Answered]:
+    questions, lexicon = RunQuestions(asked.run), run_lexicon(asked.run.config())
+    for each in rows:
+        found = questions.ask(f"which units respond to {each['question']}?")
+        units = tuple(judged(asked, unit) for unit in found.units)
+        said = replace(
+            found,
+            units=units,
+            phrased=each["answer"],
+            struck=tuple(each["struck"].split()),
+            unphrased=each["unphrased"],
+        )
+        yield read(each["question"], said, asked, lexicon, int(each["attempts"]), float(each["seconds"]))
 
 
 def show(one: Answered) -> Answered:

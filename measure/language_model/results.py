@@ -285,7 +285,8 @@ is in asking.csv. Runs, questions and truth are those of measure/asking.py, of t
 no unit are not put to a model. *Cited*: units that the answer names, of those that the model was told of. *Struck*: names in its text that
 are none of these, which a user sees struck. Precision and recall are of the units cited, beside those of the units that it was told of.
 *Untold*: words of the grammar in its sentences that neither the lines of the units nor the question have. *Misjudged*: units that it calls
-supported though they are not, or the reverse. Two rules count both (see asking.py), and see no other kind of error.
+supported though they are not, or the reverse. Two rules count both (see asking.py), and see no other kind of error. Seconds depend on what
+else the machine does.
 
 | units | questions | no answer | replies | cited | struck | precision, cited | precision, told | recall, cited | recall, told | untold words | misjudged | seconds a question, median |
 |---|---|---|---|---|---|---|---|---|---|---|---|---|

@@ -37,6 +37,7 @@ from tests.reporting.making import record
 
 __all__ = ["living"]
 
+
 class Missing(NoViewer):
     """A viewer whose weights are not on this machine."""
 
