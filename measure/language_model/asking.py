@@ -8,7 +8,8 @@ configs/models/local-cpu.yaml. Writes asking.csv beside this file, with all answ
 `half=tuning` it prints the answers and writes nothing. `again=1` asks nothing, and reads the answers in asking.csv with today's rules.
 
 Two rules read the answers. A sentence says something *untold* if it has a word of the grammar that neither the lines of its units
-nor the question have. It is *wrong about the test* if it calls a unit supported that is not, or the reverse.
+nor the question have. It is *wrong about the test* if it calls a unit supported that is not, or the reverse. This rule was corrected after the measurement, whose
+answers were then read again: it had taken "(undecided)" in a list of supported units for an error, so that it counted 3 and not 2.
 """
 
 import csv
