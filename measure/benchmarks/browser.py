@@ -91,7 +91,8 @@ def measure(smoke: bool) -> dict[str, Any]:
             "page_mb": max(len(page.html) for page in pages) / 1e6,
         }
         root = Path(folder) / "report"
-        made, written = _timed(lambda: _write(report, count, root))
+        made = _many(report, count)
+        _, written = _timed(lambda: write_page(report, made, root, has_tiles=False))
         figures |= {"data_s": written, "largest_mb": max(p.stat().st_size for p in root.rglob("*.*")) / 1e6}
         near = SimilarUnits(made)
         _, compared = _timed(lambda: [near.file(name) for name in near.names])
@@ -101,8 +102,7 @@ def measure(smoke: bool) -> dict[str, Any]:
         figures |= {"report_ms_per_unit": whole}
         figures |= _served(large_run(run, count, LAYERS, Path(folder) / "large"))
         wall = Path(folder) / "wall"
-        rows = _write(report, min(count, WALL), wall)
-        _write_tiles(report, rows, wall)
+        _write_wall(report, min(count, WALL), wall)
         return figures | _pages(root, wall, Path(folder))
 
 
@@ -111,8 +111,8 @@ def _main() -> None:
     report = Report([Run.open(sys.argv[1])])
     with tempfile.TemporaryDirectory() as folder:
         big, wall = Path(folder) / "report", Path(folder) / "wall"
-        _write(report, UNITS, big)
-        _write_tiles(report, _write(report, WALL, wall), wall)
+        write_page(report, _many(report, UNITS), big, has_tiles=False)
+        _write_wall(report, WALL, wall)
         figures = _pages(big, wall, Path(folder))
     with (Path(__file__).parent / "browser_page.csv").open("w", newline="") as file:
         writer = csv.writer(file, lineterminator="\n")
@@ -143,24 +143,19 @@ def _served(run: Run) -> dict[str, float]:
     return {"view_index_s": started + shown, "view_unit_s": opened}
 
 
-def _write(report: Report, count: int, root: Path) -> list[UnitRow]:
-    """Writes the first page of a report of many units, and returns them."""
-    one = report.summaries[0]
-    made = _many([row for row in one.rows if row.header], count)
-    whole = replace(one, rows=tuple(made))
-    files = {
-        f"data/{name}": data for name, data in make_data_files([whole], "", lambda row: count <= WALL, report.lexicon)
-    }
+def write_page(report: Report, rows: Sequence[UnitRow], root: Path, *, has_tiles: bool) -> None:
+    """Writes the first page of a report of other units."""
+    whole = replace(report.summaries[0], rows=tuple(rows))
+    files = {f"data/{name}": data for name, data in make_data_files([whole], "", lambda row: has_tiles, report.lexicon)}
     files |= {"data/live.js": make_live_file(report.runs)}
     files |= {f"{ASSETS}/{name}": data for name, data in read_assets().items()} | {"index.html": report.index()}
     for name, data in files.items():
         (root / name).parent.mkdir(parents=True, exist_ok=True)
         (root / name).write_bytes(data)
-    return made
 
 
-def _many(real: list[UnitRow], count: int) -> list[UnitRow]:
-    draw = random.Random(0)
+def _many(report: Report, count: int) -> list[UnitRow]:
+    draw, real = random.Random(0), [row for row in report.summaries[0].rows if row.header]
     texts = [(row.header["labels"], row.header["description"]) for row in real]
 
     def row(number: int) -> UnitRow:
@@ -179,7 +174,13 @@ def _many(real: list[UnitRow], count: int) -> list[UnitRow]:
     return [row(number) for number in range(count)]
 
 
-def _write_tiles(report: Report, rows: Sequence[UnitRow], root: Path) -> None:
+def _write_wall(report: Report, count: int, root: Path) -> None:
+    rows = _many(report, count)
+    write_page(report, rows, root, has_tiles=True)
+    write_tiles(report, rows, root)
+
+
+def write_tiles(report: Report, rows: Sequence[UnitRow], root: Path) -> None:
     """Writes a tile of each unit, which is one of the real run's. The browser decodes each file by itself."""
     real = [
         [draw(shots, is_marked=is_marked) for is_marked in (False, True)]

@@ -99,6 +99,12 @@ def write_vllm(folder: Path) -> None:
     _write_figures(figures | {"vllm": _loop(records), "vllm_date": date.today().isoformat()})
 
 
+def write_asking(asking: Mapping[str, Any]) -> None:
+    """Adds what asking.py measured to the figures that `write` wrote."""
+    figures = json.loads((HERE / "results.json").read_text())
+    _write_figures(figures | {"asking": asking})
+
+
 def _write_figures(figures: Mapping[str, Any]) -> None:
     (HERE / "results.json").write_text(json.dumps(figures, indent=1, default=str) + "\n")
     (HERE / "RESULTS.md").write_text(_report(figures))
@@ -200,7 +206,7 @@ assigned and not measured. The last column compares the language model's AUC wit
 |---|---|---|---|---|---|---|
 {chr(10).join(rows)}
 {_images(figures.get("images"))}{_ablation(figures.get("ablation"), figures.get("failed", {}), figures.get("ablation_date"))}
-{_vllm(figures.get("vllm"), figures.get("vllm_date"))}"""
+{_vllm(figures.get("vllm"), figures.get("vllm_date"))}{_asking(figures.get("asking"))}"""
 
 
 def _images(used: Mapping[str, int] | None) -> str:
@@ -257,4 +263,32 @@ def _vllm(loop: Mapping[str, Any] | None, made: str | None) -> str:
 {count} whole investigation{"" if count == 1 else "s"} on the processor, in float32, {made}, by `make agent with="vllm=1"`: {", ".join(f"{number} {name}" for name, number in loop["ended"].items())};
 {loop["turns"] / count:.1f} turns and {loop["seconds"] / 60 / count:.1f} minutes per unit; {loop["experiments"]} experiments, {loop["tracebacks"]} with a traceback; {loop["unmeasured"]} ended without a
 measurement.
+"""
+
+
+def _asking(figures: Mapping[str, Any] | None) -> str:
+    """Returns the section about answers of `openmaia ask`, "" if they were not measured."""
+    if not figures:
+        return ""
+    rows = [
+        f"| {name} | {one['questions']} | {one['unphrased']} | {one['attempts']} | {one['cited']} of {one['told']} | {one['struck']} | "
+        f"{shown(one['precision']['model'], '.2f')} | {shown(one['precision']['told'], '.2f')} | "
+        f"{shown(one['recall']['model'], '.2f')} | {shown(one['recall']['told'], '.2f')} | "
+        f"{one['untold']} in {one['sentences']} | {one['misjudged']} | {one['seconds'][1]:.0f} |"
+        for name, one in figures["units"].items()
+    ]
+    return f"""
+# Answers of `openmaia ask` in words
+
+{figures["model"]}, {figures["machine"]}, {figures["date"]}. Made by `python -m measure.language_model.asking FOLDER`; every question with its answer
+is in asking.csv. Runs, questions and truth are those of measure/asking.py, of the half that counts; questions for which `ask` finds
+no unit are not put to a model. *Cited*: units that the answer names, of those that the model was told of. *Struck*: names in its text that
+are none of these, which a user sees struck. Precision and recall are of the units cited, beside those of the units that it was told of.
+*Untold*: words of the grammar in its sentences that neither the lines of the units nor the question have. *Misjudged*: units that it calls
+supported though they are not, or the reverse. Two rules count both (see asking.py), and see no other kind of error. Seconds depend on what
+else the machine does.
+
+| units | questions | no answer | replies | cited | struck | precision, cited | precision, told | recall, cited | recall, told | untold words | misjudged | seconds a question, median |
+|---|---|---|---|---|---|---|---|---|---|---|---|---|
+{chr(10).join(rows)}
 """

@@ -109,7 +109,7 @@ class CitedUnit:
         kinds = sum(map(bool, (self.match, self.bank, self.responses)))
         matched = self.match.order if self.match else (0.0, 0.0)
         percent = min((each.percent for each in self.responses), default=0.0)
-        return -(self.effect or 0.0), -kinds, matched, -percent, self.row.verdict.rank, self.row.investigation
+        return -(self.effect or 0.0), -kinds, matched, -percent, self.row.rank, self.row.investigation
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -132,6 +132,11 @@ class RunAnswer:
     """What the model cited without being among `units`. It is struck from `phrased`."""
     unphrased: str = ""
     """Why the language model gave no answer. Empty if it gave one, or was not asked."""
+
+    @property
+    def told(self) -> tuple[CitedUnit, ...]:
+        """The units that a language model is told of, and may cite."""
+        return self.units[:_TOLD]
 
 
 class RunQuestions:
@@ -234,6 +239,8 @@ class RunQuestions:
         config = restore(stored, self._run.files.root, [] if model == OWN_BACKBONE else [model])
         if not of_config(config.backbone).reads_prompts:
             raise UsageError(f"--model {model}: backbone.kind={config.backbone.kind} is no language model")
+        # A question has no images, so that no viewer is loaded, whose weights may not be on this machine.
+        config = replace(config, backbone=replace(config.backbone, sees="images"))
         asked = metered(backbones.backbone(config), "backbone", command_ledger(self._run, config), 0.0)
         speaker = LanguageModel(asked, backbones.backbone_name(config))
         return phrase_answer(answer, speaker, self.layers)
@@ -372,10 +379,13 @@ def _store(config: "Config") -> ExemplarStore:
 
 def phrase_answer(answer: RunAnswer, model: LanguageModel, layers: Sequence[str]) -> RunAnswer:
     """Returns an answer with `phrased` or `unphrased`. `layers` are those of the run, to find what is cited without brackets."""
-    told = answer.units[:_TOLD]
-    known, lines = {each.name for each in told}, [_line(each) for each in told]
+    known, lines = {each.name for each in answer.told}, [_line(each) for each in answer.told]
     text = fill_template(
-        "ask", question=first_line(answer.question), units="\n".join(lines), example=answer.units[0].name
+        "ask",
+        question=first_line(answer.question),
+        count=_count_told(answer),
+        units="\n".join(lines),
+        example=answer.units[0].name,
     )
     cited = _citations(layers)
 
@@ -392,6 +402,14 @@ def phrase_answer(answer: RunAnswer, model: LanguageModel, layers: Sequence[str]
     struck = [name for each in cited.finditer(said) if (name := _cited_name(each)) not in known]
     phrased = cited.sub(lambda each: each[0] if _cited_name(each) in known else "[struck]", said)
     return replace(answer, phrased=phrased, struck=tuple(dict.fromkeys(struck)))
+
+
+def _count_told(answer: RunAnswer) -> str:
+    """Returns how many units were found, and how many of these a language model is told of, in words."""
+    found, told = len(answer.units), len(answer.told)
+    return f"{found:,} unit{'' if found == 1 else 's'}" + (
+        f", of which these are the best {told}" if told < found else ""
+    )
 
 
 def _citations(layers: Sequence[str]) -> re.Pattern[str]:

@@ -54,6 +54,13 @@ class UnitRow:
         return self.investigation.name
 
     @property
+    def rank(self) -> tuple[float, float]:
+        """The sort key in tables: that of the verdict, but a description that is not tested yet comes before what has none."""
+        is_described = self.stop == "answer" and self.verdict.verdict is Verdict.NOT_TESTED
+        at, low = self.verdict.rank
+        return (list(Verdict).index(Verdict.ABSTAINED) - 0.5 if is_described else at), low
+
+    @property
     def stem(self) -> str:
         """The percent-encoded address of its page without `.html`, relative to the index."""
         return urllib.parse.quote(self.page.removesuffix(".html"))

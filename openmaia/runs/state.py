@@ -10,6 +10,7 @@ from openmaia.runs import progress
 from openmaia.runs.control import RETRIED, RunOrder, read_orders
 from openmaia.runs.ids import InvestigationId
 from openmaia.runs.records import Stop
+from openmaia.runs.results import EVALUATION, TRIALS
 from openmaia.runs.run import Run
 
 
@@ -61,6 +62,7 @@ class RunCounts:
     """Number of records, also damaged ones."""
     failed: int
     evaluated: int
+    """Number of tests, also of those whose scores are computed when the last one has ended."""
     planned: int
     per_second: float | None
     """Number of investigations that end per second. None without a driver."""
@@ -107,7 +109,7 @@ def counts(run: Run) -> RunCounts:
         running=running,
         done=done,
         failed=failed,
-        evaluated=len(run.files.names("evaluation")),
+        evaluated=len({name.partition("/")[2] for folder in (EVALUATION, TRIALS) for name in run.files.names(folder)}),
         planned=planned,
         per_second=driver.per_second if driver else None,
         repeated=len(run.investigations.folders(RETRIED)),

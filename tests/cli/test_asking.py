@@ -21,10 +21,11 @@ from openmaia.core.errors import UsageError
 from openmaia.core.images import EncodedImage
 from openmaia.core.services import Generation
 from openmaia.core.units import Unit
+from openmaia.models.backbones.viewer import NoViewer
 from openmaia.models.text_embedding import load_text_embedding
 from openmaia.offline.scenes.drawing import draw
 from openmaia.reporting.browser.stores import find_exemplars
-from openmaia.runs.run import Run
+from openmaia.runs.run import InvestigationId, Run
 from openmaia.serving.laboratory import Laboratory
 from tests.cli.test_hostile_text import assert_harmless
 from tests.evaluation.scripted_model import answering, model
@@ -35,6 +36,14 @@ from tests.helpers.misbehaving import Act, answer, misbehaving
 from tests.reporting.making import record
 
 __all__ = ["living"]
+
+
+class Missing(NoViewer):
+    """A viewer whose weights are not on this machine."""
+
+    def __init__(self, config: object = None):
+        raise AssertionError("the viewer is loaded")
+
 
 SAID = ("striped cat", "boat on the sea", "boat without night", "red vehicle")
 
@@ -140,6 +149,26 @@ def test_model_cites_units_and_others_are_struck(made: Run, capsys: pytest.Captu
     )
 
 
+def test_model_is_told_how_many_units_of_all_it_sees_and_so_is_the_user(made: Run, capsys: pytest.CaptureFixture[str]):
+    questions = RunQuestions(made)
+    answer = questions.ask("boats")
+    few = answering("See [layer3/7].")
+    phrase_answer(answer, model(few), questions.layers)
+    assert "Found: 4 units. Each line" in few.chats[0].messages[1].text
+    first = answer.units[0]
+    numbered = [
+        replace(first.row, investigation=InvestigationId(unit=replace(first.row.unit, index=n), replicate=0))
+        for n in range(40)
+    ]
+    many = replace(answer, units=tuple(replace(first, row=row) for row in numbered))
+    spoken = answering("See [layer3/0], [layer3/29] and [layer3/30].")
+    said = phrase_answer(many, model(spoken), questions.layers)
+    assert "Found: 40 units, of which these are the best 30. Each line" in spoken.chats[0].messages[1].text
+    assert (said.phrased, said.struck) == ("See [layer3/0], [layer3/29] and [struck].", ("layer3/30",))
+    show_answer(said, 1)
+    assert "the model was told of the best 30 of 40 units" in " ".join(capsys.readouterr().out.split())
+
+
 def test_model_that_cites_nothing_is_asked_again_and_its_text_is_not_shown(made: Run):
     questions = RunQuestions(made)
     answer = questions.ask("boats")
@@ -157,7 +186,11 @@ def test_model_of_a_config_is_asked_over_http_and_units_are_listed_if_it_fails(
     monkeypatch.setenv("OPENAI_API_KEY", "sk-0")
     with misbehaving() as server:
         file = tmp_path / "speaks.yaml"
-        file.write_text(f"backbone: {{kind: openai, model: small, base_url: {server.base}/v1, tries: 1}}\n")
+        # What would describe images is not built, because none are shown.
+        file.write_text(
+            f"backbone: {{kind: openai, model: small, base_url: {server.base}/v1, tries: 1, sees: text}}\n"
+            "viewer: {kind: tests.cli.test_asking:Missing}\n"
+        )
         server.otherwise = lambda asked: Act(body=answer(asked, "Boats excite [layer3/7] and [layer4/9]."))
         said = openmaia.ask(made.files.root, "boats", model=str(file))
         (asked,) = server.asked

@@ -145,6 +145,23 @@ def test_units_are_sorted_and_coloured_by_verdict(tmp_path: Path, monkeypatch: p
     assert "\x1b[2mpending" in lines[3] and "\x1b[1;31mfailed" in lines[4]
 
 
+def test_words_of_labels_stay_whole_where_verdicts_take_two_lines(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    columns = ("unit", "verdict", "why", "labels", "against", "AUC", "low", "SD", "shown base")
+    rows = [
+        ("_conv_head/505", "undecided", "q 0.0513", "fish; gravestone; building", "neutral", "0.76", "0.54", "+1.6", "2/10 0.38"),
+        ("_blocks.2/20", "not supported", "below mean", "noise; rings", "photos", "0.43", "0.24", "+0.2", "0/10 0.00"),
+    ]  # fmt: skip
+    whole, broken = {*columns} - {"verdict", "why", "labels"}, ("verdict", "why")
+    for width in (80, 120):
+        text = io.StringIO()
+        monkeypatch.setattr(output, "console", PrintableConsole(file=text, width=width))
+        show_table("", columns, rows, left=5, whole=whole, broken=broken, tight=True)
+        words = text.getvalue().split()
+        assert {"gravestone;", "building", "undecided", "below", "0.0513", "_conv_head/505", "supported"} <= {*words}
+        assert ("not supported" in text.getvalue()) == (width == 120)
+        assert max(map(len, text.getvalue().splitlines())) <= width
+
+
 def test_show_counts_what_runs_and_waits(screen: io.StringIO, tmp_path: Path):
     runs.show_state(report_run(tmp_path), 10)
     assert re.search(r"3 of 5 done, \d running, \d waiting", screen.getvalue()), screen.getvalue()

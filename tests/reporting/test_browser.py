@@ -2,13 +2,14 @@
 
 import json
 import re
+import shutil
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from openmaia.analysis.search import read_things
-from openmaia.config.loading import restore
+from openmaia.config.loading import load, restore
 from openmaia.core.errors import UsageError
 from openmaia.core.units import Unit
 from openmaia.recipes.choices.answers import read_answers, score_answers
@@ -16,6 +17,7 @@ from openmaia.recipes.choices.page import render_page
 from openmaia.recipes.choices.questions import choice_pairs, make_blind
 from openmaia.reporting.browser.write import write_report
 from openmaia.reporting.query import read_query
+from openmaia.reporting.tables import make_rows
 from openmaia.runs.records import Stop
 from openmaia.runs.run import Run
 from tests.helpers.chromium import CHROMIUM, Tab, browser
@@ -160,7 +162,7 @@ def test_unit_pages_follow_the_order_of_the_table(index: Path, tab: Tab):
 def test_wall_is_grouped_by_verdict_and_by_what_is_not_done(index: Path, tab: Tab):
     tab.resize(1440, 2400)
     tab.open(index.as_uri(), READY)
-    assert groups(tab) == ["Not tested 31 units", "Waiting 1 unit", "Failed 1 unit"]
+    assert groups(tab) == ["Without a verdict 31 units", "Waiting 1 unit", "Failed 1 unit"]
     assert len(tiles(tab)) == 33
     click = (
         "[...document.querySelectorAll('#verdicts button')].find((one) => one.textContent.includes('failed')).click()"
@@ -236,6 +238,25 @@ def test_only_what_is_near_is_in_the_document(tmp_path: Path, tab: Tab):
     for _ in range(40):
         tab.press("j")
     assert tab.run("document.activeElement.dataset.row") == "40"
+
+
+def test_descriptions_without_a_verdict_stand_before_units_without_a_description(tmp_path: Path, tab: Tab):
+    made = run(tmp_path)
+    shutil.rmtree(made.files.path("evaluation"))
+    config = load(["name=tiny", "units=all", "target.name=net", 'target.layers=["layer4"]', f"paths.runs={tmp_path}"])
+    made.publish(record(Unit(target="net", layer="layer4", index=0), config, stop=Stop.ABSTAIN))
+    tab.resize(1440, 2400)
+    tab.open(write_report([made]).as_uri(), READY)
+    names = [
+        "Without a verdict 1 unit",
+        "What the agents could not say 1 unit",
+        "Without a verdict 1 unit",
+        "Waiting 1 unit",
+    ]
+    assert groups(tab) == [*names, "Failed 1 unit"]
+    assert tiles(tab)[:2] == ["layer4/1", "layer4/0"]
+    rows = sorted(make_rows(made, "tiny"), key=lambda row: row.rank)
+    assert [row.unit.index for row in rows[:2]] == [1, 0]
 
 
 def test_run_that_goes_on_says_what_runs_waits_and_failed(index: Path, tab: Tab):

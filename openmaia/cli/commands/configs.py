@@ -73,3 +73,5 @@ def demo() -> None:
         from openmaia.core.text import first_line
 
         print(f"left out: the run on a network that saw ImageNet: {first_line(error.message)}")
+    print("next: open a report in a browser, or `openmaia view runs/demo --live` to try a picture of yours, or")
+    print('      `openmaia ask runs/demo "which units respond to mountains?"`')

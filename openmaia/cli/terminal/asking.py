@@ -14,6 +14,12 @@ def show_answer(answer: RunAnswer, most: int) -> None:
     """Prints an answer with at most `most` units."""
     if answer.phrased:
         say(answer.phrased)
+        if len(answer.told) < len(answer.units):
+            say(f"the model was told of the best {len(answer.told)} of {len(answer.units):,} units", dim=True)
+        say(
+            "only the names of units are checked in the words of the model; what the run says of them is in the table",
+            dim=True,
+        )
     if answer.struck:
         say(f"struck, because it is none of the units that were found: {first_line(', '.join(answer.struck))}")
     if answer.unphrased:

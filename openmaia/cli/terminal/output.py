@@ -4,6 +4,7 @@ from collections.abc import Callable, Collection, Iterable, Sequence
 
 from rich.box import SIMPLE_HEAD
 from rich.console import Console, ConsoleOptions, RenderableType
+from rich.measure import Measurement
 from rich.progress import (
     BarColumn,
     MofNCompleteColumn,
@@ -56,6 +57,7 @@ def show_table(
     *,
     left: int = 1,
     whole: Collection[str] = (),
+    broken: Collection[str] = (),
     tight: bool = False,
 ) -> None:
     """Prints a table.
@@ -66,6 +68,7 @@ def show_table(
         rows: The cells of each row. Markup in strings is not interpreted.
         left: The number of leading columns that are aligned to the left; the others are aligned to the right.
         whole: The names of the columns whose cells are not wrapped.
+        broken: The names of the columns that are wrapped, between words, if a word of another column would have no room.
         tight: Whether one space is between columns, not two.
     """
     table = Table(
@@ -74,11 +77,27 @@ def show_table(
         box=SIMPLE_HEAD,
         padding=(0, 0 if tight else 1, 0, 0),
     )
+    lines = [[Text(cell) if isinstance(cell, str) else cell for cell in row] for row in rows]
+    sizes = [
+        [Measurement.get(console, console.options, cell) for cell in (Text(column), *(line[number] for line in lines))]
+        for number, column in enumerate(columns)
+    ]
+    words, texts = ([max(getattr(each, name) for each in size) for size in sizes] for name in ("minimum", "maximum"))
+    kept = [
+        text if column in (*whole, *broken) else word for column, word, text in zip(columns, words, texts, strict=True)
+    ]
+    # A column has a space or two to its right, and the table one to its left and right.
+    is_narrow = sum(kept) + len(columns) * (1 if tight else 2) + 1 > console.width
     for number, column in enumerate(columns):
-        justify = "left" if number < left else "right"
-        table.add_column(Text(column), justify=justify, overflow="fold", no_wrap=column in whole)
-    for row in rows:
-        table.add_row(*(Text(cell) if isinstance(cell, str) else cell for cell in row))
+        table.add_column(
+            Text(column),
+            justify="left" if number < left else "right",
+            overflow="fold",
+            no_wrap=column in whole or (column in broken and not is_narrow),
+            max_width=words[number] if column in broken and is_narrow else None,
+        )
+    for line in lines:
+        table.add_row(*line)
     console.print(table)
 
 

@@ -26,7 +26,7 @@ from openmaia.core.text import first_line, percent
 from openmaia.core.units import Unit
 from openmaia.evaluation.analysis.findings import findings
 from openmaia.evaluation.analysis.raters import krippendorff
-from openmaia.evaluation.analysis.sanity import notes
+from openmaia.evaluation.analysis.sanity import grouped_notes
 from openmaia.evaluation.analysis.summary import run_scores
 from openmaia.evaluation.analysis.verdict import UnitVerdict, Verdict, run_verdicts
 from openmaia.evaluation.truth import read_truth
@@ -204,15 +204,16 @@ def show_units(run: Run, resamples: int, *, overall: bool = True) -> None:
     """
     state = counts(run)
     rows = make_rows(run, run.name, investigations=None if overall else run.plan()[:_SHOWN_UNITS])
-    shown = sorted(rows, key=lambda row: row.verdict.rank)[:_SHOWN_UNITS]
+    shown = sorted(rows, key=lambda row: row.rank)[:_SHOWN_UNITS]
     has_sizes = any(row.scores.get("z_positive") is not None for row in shown)
     has_counts = any(row.verdict.shown for row in shown)
     more = (*(["SD"] if has_sizes else []), *([_COUNTED] if has_counts else []))
     columns = ("unit", "verdict", "why", "labels", "against", "AUC", "low", *more)
     cells = [_cells(row, has_sizes, has_counts) for row in shown]
     is_short = all(len(row.name) <= _SHORT_NAME for row in shown)
-    wrapped = {"labels"} if is_short else {"unit", "labels"}
-    show_table(f"run {run.name}", columns, cells, left=5, whole=set(columns) - wrapped, tight=has_sizes)
+    broken = {"verdict", "why"}
+    whole = {*columns} - broken - ({"labels"} if is_short else {"unit", "labels"})
+    show_table(f"run {run.name}", columns, cells, left=5, whole=whole, broken=broken, tight=has_sizes)
     if any(row.verdict.worst for row in rows):
         sizes = ". SD: mean activation on its images, in standard deviations of the dataset" if has_sizes else ""
         say(
@@ -230,9 +231,9 @@ def show_units(run: Run, resamples: int, *, overall: bool = True) -> None:
         more = state.planned - _SHOWN_UNITS
         say(f"{more} units more: openmaia show {shlex.quote(run.files.root)} --json, or summary.parquet there")
     if any(row.scores.get("auc") is not None for row in shown) and (
-        texts := notes(("auc", "auc_minus_other", "difference"))
+        texts := grouped_notes(("auc", "auc_minus_other", "difference"))
     ):
-        say(f"by our sanity tests {'; '.join(texts)}", dim=True)
+        say(f"by our sanity tests {'. '.join(texts)}", dim=True)
     if not overall:
         return
     scores = run_scores(run, resamples)

@@ -40,9 +40,9 @@ def _truth(matches: Sequence[TruthMatch]) -> Finding | None:
     following = [*compared[1:], *compared[:1]]
     foreign = sum(_folded(each.labels) == _folded(other.truth) for each, other in zip(compared, following, strict=True))
     noun = "unit" if len(compared) == 1 else "units"
-    control = f" (with another unit's labels: {foreign})" if len(compared) > 1 else ""
+    control = f" (another unit's labels do for {foreign})" if len(compared) > 1 else ""
     headline = f"{exact} of {len(compared)} {noun} of known truth found"
-    detail = f"labels name exactly what excites them{control}"
+    detail = f"their labels name exactly what excites them{control}"
     return Finding(headline=headline, details=(detail,), sentence=f"{headline}: {detail}")
 
 
@@ -64,7 +64,7 @@ def _described(run: Run, verdicts: Mapping[InvestigationId, UnitVerdict], scores
     tested = sum(counts[verdict] for verdict in TESTED)
     whole, worth = f"{len(described)} of {len(verdicts)} {noun} described", ""
     if described and not tested:
-        worth = "no description is tested" if scores else "no description is tested yet"
+        worth = "no description is tested" if scores else "no description has a verdict yet"
     elif tested:
         whole += f", {tested} of them tested" if tested < len(described) else ""
         worth = _worth(scores)
@@ -99,12 +99,20 @@ def _worth(scores: PooledScores | None) -> str:
         return f"AUC {own:.2f} against matched neutral images, where 0.50 is chance{beside}"
     difference = scores.measures["auc_minus_other"]
     more = "more than" if difference.low > 0 else "less than" if difference.high < 0 else "not clearly more than"
-    return f"their images excite them {more} other descriptions do: AUC {own:.2f} against {other:.2f}{beside}"
+    mean = f"{own:.2f} ({scores.measures['auc'].low:.2f} to {scores.measures['auc'].high:.2f})"
+    return (
+        f"images of their descriptions excite them {more} images of other units' descriptions do: AUC {mean} against "
+        f"{other:.2f}{beside}"
+    )
 
 
 def _wrong(run: Run) -> Finding | None:
     shares = supported_shares(run)
     kinds = {SHUFFLED: "other units' descriptions", RANDOM: "random words"}
-    found = [f"{percent(shares[name][0])} of {text}" for name, text in kinds.items() if name in shares]
+    found = [
+        f"{percent(share)} of {text} (at most {percent(high)})"
+        for name, text in kinds.items()
+        for share, _, high in ([shares[name]] if name in shares else [])
+    ]
     said = f"for comparison, the same rule supports {' and '.join(found)}"
     return Finding(headline=said, sentence=said) if found else None

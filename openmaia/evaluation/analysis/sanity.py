@@ -58,3 +58,12 @@ def warning(column: str) -> str:
 def notes(names: Sequence[str]) -> list[str]:
     """Returns a footnote for each metric that failed a test, or was not tested."""
     return [f"{all_metrics()[name].text} is {caveat}" for name in names if (caveat := warning(name))]
+
+
+def grouped_notes(names: Sequence[str]) -> list[str]:
+    """Returns a footnote for each caveat, with the metrics that it is about."""
+    by_caveat: dict[str, list[str]] = {}
+    for name in names:
+        if caveat := warning(name):
+            by_caveat.setdefault(caveat, []).append(all_metrics()[name].text)
+    return [f"{caveat}: {'; '.join(texts)}" for caveat, texts in by_caveat.items()]

@@ -1,7 +1,16 @@
 """The stored results of the sanity tests, and the caveats that follow from them."""
 
 from measure.science.sanity import PASS, UNITS, stamp
-from openmaia.evaluation.analysis.sanity import TESTS, judged_metrics, measured_results, notes, stored, warning
+from openmaia.evaluation.analysis.sanity import (
+    TESTS,
+    grouped_notes,
+    judged_metrics,
+    measured_results,
+    notes,
+    stored,
+    warning,
+)
+from openmaia.evaluation.metric import all_metrics
 
 
 def test_sanity_covers_every_metric_and_test():
@@ -20,6 +29,13 @@ def test_notes_name_every_failing_metric():
     failing = [name for name in judged_metrics() if warning(name)]
     assert failing
     assert all(note.endswith(warning(name)) for note, name in zip(notes(judged_metrics()), failing, strict=True))
+
+
+def test_grouped_notes_name_each_caveat_once_with_all_its_metrics():
+    failing = [name for name in judged_metrics() if warning(name)]
+    found = dict(note.split(": ", 1) for note in grouped_notes(judged_metrics()))
+    assert found.keys() == {warning(name) for name in failing}
+    assert all(all_metrics()[name].text in found[warning(name)].split("; ") for name in failing)
 
 
 def test_sanity_judged_this_code():

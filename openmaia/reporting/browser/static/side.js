@@ -3,7 +3,7 @@
 // is the only state.
 const HINTS = {
   supported: "beats every control", undecided: "not certain either way", "not supported": "no better than a control",
-  abstained: "the agent found no words", "not tested": "not yet, or it could not be", failed: "the program failed",
+  abstained: "the agent found no words", "not tested": "no verdict yet, or none possible", failed: "the program failed",
 };
 const FIRST = 8; // concepts that are listed at first
 const MOST = 200; // concepts that are listed at all: the search finds the others
@@ -173,7 +173,7 @@ function progress(run) {
     bar.append(part);
     list.append(element("div", { class: key }, element("dt", {}, word), element("dd", {}, run[key].toLocaleString("en"))));
   }
-  const note = [run.left, `${run.tested.toLocaleString("en")} tested`, "verdicts are final when the run has ended"].filter(Boolean).join(" · ");
+  const note = [run.left, `${run.tested.toLocaleString("en")} tested`, "verdicts follow the last test"].filter(Boolean).join(" · ");
   return [bar, list, element("p", { class: "hint" }, note), ...(run.running.length ? [running(run)] : [])];
 }
 

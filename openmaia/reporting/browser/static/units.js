@@ -247,8 +247,9 @@ function categoryTest(name, wanted) {
 openmaia.order = (name) => {
   const { orders, columns, size } = openmaia.table;
   if (!orders.has(name)) {
-    const { values } = columns[name], { verdict, low, stop } = columns;
-    const keys = GROUPING.has(name) ? [sortKeys(stop.values), sortKeys(low.values, true), sortKeys(verdict.values), sortKeys(values)] : [sortKeys(values)];
+    const { values } = columns[name], { low, stop } = columns, verdicts = verdictKeys(columns);
+    const first = name === "verdict" ? verdicts : values;
+    const keys = GROUPING.has(name) ? [sortKeys(stop.values), sortKeys(low.values, true), sortKeys(verdicts), sortKeys(first)] : [sortKeys(values)];
     let rows = Uint32Array.from({ length: size }, (_, row) => row), known = size;
     for (const each of keys) rows = sortedBy(rows, each);
     while (known > 0 && Number.isNaN(values[rows[known - 1]])) known -= 1;
@@ -258,6 +259,12 @@ openmaia.order = (name) => {
 };
 
 const GROUPING = new Set(["verdict", "concept"]);
+
+// Verdicts from the best. While a run goes on, descriptions without a verdict stand before the units that have none to say.
+function verdictKeys({ verdict, stop }) {
+  const untested = verdict.names.indexOf("not tested"), silent = verdict.names.indexOf("abstained"), answered = stop.names.indexOf("answer");
+  return verdict.values.map((value, row) => (value === untested && stop.values[row] === answered ? 2 * silent - 1 : 2 * value));
+}
 
 // Whole numbers of 32 bits in the order of numbers, NaN last. Of a float its bits: those of a negative one are turned, and the sign
 // of a positive one is set.

@@ -9,7 +9,7 @@ const HEADING = 44;
 const BEYOND = 700; // pixels above and below the visible part that are kept
 const GROUPS = {
   supported: "Supported", undecided: "Undecided", "not supported": "Not supported",
-  abstained: "What the agents could not say", "not tested": "Not tested", failed: "Failed",
+  abstained: "What the agents could not say", "not tested": "Without a verdict", failed: "Failed",
 };
 
 const wall = { lines: [], shown: new Map(), height: 0, rows: [] };
