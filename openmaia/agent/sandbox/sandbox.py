@@ -128,8 +128,8 @@ class Sandbox:
     def run(self, code: str, serve: CallHandler, write: Callable[[str], None]) -> SandboxResult:
         """Runs one experiment. Exceptions of the agent's code are part of the result.
 
-        Raises SandboxError if the process could not be started in several attempts, and, after killing it, what `write` or `serve` raise,
-        apart from ToolError and ExperimentStopped (see `CallHandler`).
+        Raises SandboxError if the process could not be started in several attempts, and, after killing it, what `write`
+        or `serve` raise, apart from ToolError and ExperimentStopped (see `CallHandler`).
         """
         child = self._ready()
         self._count += 1
