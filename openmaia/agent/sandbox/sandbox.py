@@ -40,6 +40,7 @@ The level `none` has only the resource limits (without that on processes), the f
 Linux, and the checks of the parent. Files, signals and entropy are not protected.
 """
 
+import contextlib
 import shutil
 import subprocess
 import tempfile
@@ -112,7 +113,10 @@ class Sandbox:
             _repeat(lambda: self._begin(level))
 
     def _begin(self, level: SandboxLevel) -> Child:
-        child = Child(level, self._limits, self._fresh_scratch())
+        try:
+            child = Child(level, self._limits, self._fresh_scratch())
+        except OSError as error:  # for want of memory, descriptors or disk space
+            raise SandboxError(f"the agent's process could not be started: {error}") from error
         self._child, self._is_ready, self._count = child, False, 0
         self._printed = bytearray()
         child.on_text = self._printed.extend
@@ -142,7 +146,8 @@ class Sandbox:
             self._discard()
             raise
         if result.replaced:
-            self.restart()
+            with contextlib.suppress(SandboxError):  # the result is valid; the next experiment tries again
+                self.restart()
         return result
 
     def restart(self) -> None:

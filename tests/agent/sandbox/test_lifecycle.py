@@ -5,6 +5,7 @@ import marshal
 import os
 import resource
 import select
+import shutil
 import signal
 import struct
 import subprocess
@@ -16,7 +17,7 @@ from pathlib import Path
 
 import pytest
 
-from openmaia.agent.sandbox import Sandbox, SandboxLevel, SandboxLimits, template
+from openmaia.agent.sandbox import Json, Sandbox, SandboxLevel, SandboxLimits, template
 from openmaia.agent.sandbox.launch import Launched, pack
 from openmaia.agent.sandbox.policy import best_level, find_packages
 from openmaia.core.errors import SandboxError
@@ -198,6 +199,29 @@ def test_start_whose_process_is_killed_each_time_is_our_error(fresh):
         has_ended.set()
         killer.join()
     assert len(killed) == 3 and children() == set()
+
+
+def test_result_is_kept_when_the_next_process_cannot_be_started(fresh):
+    agent: Agent = fresh()
+    agent.text("")
+    child, folder = agent.sandbox._child, agent.sandbox._folder
+    assert child is not None and folder is not None
+    process = os.pidfd_open(child.pid)
+
+    def serve(name: str, args: list[Json], kwargs: dict[str, Json]) -> Json:
+        os.kill(child.pid, signal.SIGKILL)
+        assert select.select([process], [], [], 30)[0], "the process has not ended"
+        shutil.rmtree(folder)
+        folder.touch()
+
+    outcome = agent.sandbox.run("print(5); tools.echo(1)", serve, agent.log.append)
+    os.close(process)
+    assert outcome.status == "memory" and outcome.replaced and agent.log == ["5\n"]
+    with pytest.raises(SandboxError, match="could not be started: .*Not a directory"):
+        agent.run("print(1)")
+    folder.unlink()
+    folder.mkdir()
+    assert agent.text("print(2)") == "2"
 
 
 def test_template_that_cannot_be_replaced_is_replaced_later(fresh):
