@@ -3,7 +3,7 @@
     python -m measure.faults [only="driver killed,worker killed"] [times=25] [again=yes] [minutes=60]
 
 `times` is the number of disturbances of each kind that find what they disturb. Trials in trials.csv that are not older than the
-pools count; `again=yes` measures the kinds anew. No sweep begins after so many `minutes`; the same command without `again` goes on
+pools count; `again=yes` measures the kinds anew in their place. No sweep begins after so many `minutes`; the same command without `again` goes on
 with the kinds that have begun, and those that still have old trials alone are named at the end. A sweep is disturbed up to five
 times and takes one to four minutes, more where others use the machine; two run side by side. The clock of the machine is left
 alone (processes of the sweep see one that jumps), and so is its network: hosts that are cut off or switched off are namespaces
@@ -52,7 +52,7 @@ def main() -> None:
     if times < 1:
         sys.exit(f"times={times}; expected 1 or more")
     rows: list[Any] = pd.read_csv(TRIALS, keep_default_na=False).to_dict("records") if TRIALS.exists() else []
-    old = [row for row in rows if again == "yes" and row["disturbance"] in names]
+    old = [row for row in rows if again == "yes" and row["disturbance"] in names and row["date"] >= POOLS_SINCE]
     rows = [row for row in rows if row not in old]
     failed: list[str] = []
     until = time.monotonic() + 60 * minutes
@@ -166,8 +166,8 @@ told that its sandbox died, so that this turn may differ, and with it the number
 command itself ended with exit code 0; one that fails without a disturbance, as when Ray does not start on a busy machine, is given
 again, up to {SPARE} times a sweep. *commits*: those that the sweeps ran on; `by` one that published them soon after.
 
-The sandboxes of these sweeps are from before their supervisors were forked from a template (8cb6021c, 2026-11-30); a killed
-template has not been tried.
+Supervisors of sandboxes have been forked from a template since 8cb6021c (2026-11-30). Sandboxes and templates were disturbed
+after that; the other sweeps are older or newer, as their commits are.
 """
 
 

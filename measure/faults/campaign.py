@@ -211,7 +211,7 @@ def _differs_by_lost_turns(new: dict[str, Any], old: dict[str, Any]) -> bool:
         len(new_turns) == len(old_turns)
         and new["answer"] == old["answer"]
         and all(
-            turn == before or turn["status"] in ("died", "timeout")
+            turn == before or turn["status"] in ("died", "memory_lost", "timeout")
             for turn, before in zip(new_turns, old_turns, strict=True)
         )
     )

@@ -162,9 +162,18 @@ def _below(process: psutil.Process, *, recursive: bool = True) -> list[psutil.Pr
     return []
 
 
+def _templates(driver: psutil.Process) -> list[psutil.Process]:
+    return [child for worker in WORKERS(driver) for child in _below(worker, recursive=False) if _is_template(child)]
+
+
+def _is_template(process: psutil.Process) -> bool:
+    with contextlib.suppress(psutil.NoSuchProcess):
+        return "sandbox.supervisor" in " ".join(process.cmdline())
+    return False
+
+
 def _sandboxes(driver: psutil.Process) -> list[psutil.Process]:
-    templates = [child for worker in WORKERS(driver) for child in _below(worker, recursive=False)]
-    supervisors = [child for template in templates for child in _below(template, recursive=False)]
+    supervisors = [child for template in _templates(driver) for child in _below(template, recursive=False)]
     return [child for supervisor in supervisors for child in _below(supervisor, recursive=False)]
 
 
@@ -177,6 +186,7 @@ VICTIMS: dict[str, Victims] = {
     "replica": partial(_named, "ray::Replica"),
     "worker": WORKERS,
     "sandbox": _sandboxes,
+    "template": _templates,
     "raylet": partial(_named, "raylet"),
     "gcs": partial(_named, "gcs_server"),
     "wandb": partial(_named, "wandb-core"),
@@ -357,7 +367,7 @@ DISTURBANCES: dict[str, Disturbance] = {
         f"{name} killed": Disturbance(
             act=partial(_kill, victims),
             times=1 if name == "wandb" else 5,  # a sweep goes on without it
-            is_observed=name == "sandbox",
+            is_observed=name in ("sandbox", "template"),
         )
         for name, victims in VICTIMS.items()
     },

@@ -1,18 +1,22 @@
 """The campaign itself: what it calls a repeated turn, and one trial."""
 
+import os
 import shutil
+import subprocess
+import sys
 import time
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
 import pandas as pd
+import psutil
 import pytest
 
 from measure.faults import sweep
 from measure.faults.__main__ import NotTried, further, summary
 from measure.faults.campaign import Trial, causes, over_repeated, readable, trial, undisturbed
-from measure.faults.disturbances import DISTURBANCES, second_problem
+from measure.faults.disturbances import DISTURBANCES, VICTIMS, second_problem
 from openmaia.checks.named import folders
 from openmaia.config.loading import load
 from openmaia.runs.run import Run
@@ -66,6 +70,32 @@ def test_a_sweep_on_the_small_disk_is_not_refused_until_the_disk_is_full(tmp_pat
 )
 def test_a_second_command_is_refused_or_finds_the_run_complete(code: int, drove: bool, is_wrong: bool):
     assert bool(second_problem(code, drove)) == is_wrong
+
+
+WORKER = """
+from pathlib import Path
+from tests.agent.sandbox.conftest import Agent, find_template, make
+Path("/proc/self/comm").write_text("ray::UnitWorker")
+with make() as sandbox:
+    Agent(sandbox).text("")
+    print(sandbox._child.pid, find_template(), flush=True)
+    input()
+"""
+
+
+def test_the_sandbox_of_a_worker_and_its_template_are_found():
+    environment = os.environ | {"PYTHONPATH": os.pathsep.join(sys.path)}
+    with subprocess.Popen(
+        [sys.executable, "-c", WORKER], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, env=environment
+    ) as worker:
+        assert worker.stdout
+        sandbox, template = map(int, worker.stdout.readline().split())
+        found = {
+            name: {victim.pid for victim in VICTIMS[name](psutil.Process())} & {sandbox, template}
+            for name in ("sandbox", "template")
+        }
+        worker.communicate("\n")
+    assert found == {"sandbox": {sandbox}, "template": {template}}
 
 
 def test_a_run_that_cannot_be_read_is_a_finding(tmp_path: Path):

@@ -46,7 +46,10 @@ class Child:
         self._process = Launched(level, limits, scratch, make_unpacking(len(self._pack)))
         self.pid, self.hides_files = self._process.pid, self._process.hides_files
         self.on_text: Callable[[bytes], None] = lambda data: None
-        self._pidfd = os.pidfd_open(self.pid) if hasattr(os, "pidfd_open") else -1
+        self._pidfd = -1
+        if hasattr(os, "pidfd_open"):
+            with contextlib.suppress(ProcessLookupError):  # it ended already, with its supervisor
+                self._pidfd = os.pidfd_open(self.pid)
         self._ended = False
         self._reaped: ProcessEnd | None = None
         self._next_watch = 0.0
@@ -87,6 +90,7 @@ class Child:
                         return False
                     self._wait(self._process.to_child, select.POLLOUT, deadline)
                 except BrokenPipeError:
+                    self._ended = True
                     raise ChildLost() from None
                 if self._ended:
                     raise ChildLost()

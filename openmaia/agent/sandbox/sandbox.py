@@ -40,12 +40,14 @@ The level `none` has only the resource limits (without that on processes), the f
 Linux, and the checks of the parent. Files, signals and entropy are not protected.
 """
 
+import contextlib
 import shutil
 import subprocess
 import tempfile
 import time
 from collections.abc import Callable
 from pathlib import Path
+from typing import NoReturn
 
 from openmaia.agent.sandbox.contract import CallHandler, SandboxLevel, SandboxLimits, SandboxResult, Status
 from openmaia.agent.sandbox.experiment import ExperimentMonitor
@@ -55,6 +57,9 @@ from openmaia.agent.sandbox.process import Child, ChildLost
 from openmaia.core.errors import SandboxError
 
 _START_SECONDS = 120.0
+_STARTS = 3
+"""Attempts to start a process. One may fail because the process, its supervisor or their template is killed, as for want
+of memory."""
 
 
 class Sandbox:
@@ -103,10 +108,15 @@ class Sandbox:
 
     def start(self) -> None:
         """Starts the process if there is none, and returns before it is ready."""
-        if self._child is not None:
-            return
         level = self.level
-        child = Child(level, self._limits, self._fresh_scratch())
+        if self._child is None:
+            _repeat(lambda: self._begin(level))
+
+    def _begin(self, level: SandboxLevel) -> Child:
+        try:
+            child = Child(level, self._limits, self._fresh_scratch())
+        except OSError as error:  # for want of memory, descriptors or disk space
+            raise SandboxError(f"the agent's process could not be started: {error}") from error
         self._child, self._is_ready, self._count = child, False, 0
         self._printed = bytearray()
         child.on_text = self._printed.extend
@@ -117,12 +127,13 @@ class Sandbox:
         except BaseException:
             self._discard()
             raise
+        return child
 
     def run(self, code: str, serve: CallHandler, write: Callable[[str], None]) -> SandboxResult:
         """Runs one experiment. Exceptions of the agent's code are part of the result.
 
-        Raises SandboxError if the process could not be started, and, after killing it, what `write` or `serve` raise,
-        apart from ToolError and ExperimentStopped (see `CallHandler`).
+        Raises SandboxError if the process could not be started in several attempts, and, after killing it, what `write`
+        or `serve` raise, apart from ToolError and ExperimentStopped (see `CallHandler`).
         """
         child = self._ready()
         self._count += 1
@@ -135,7 +146,8 @@ class Sandbox:
             self._discard()
             raise
         if result.replaced:
-            self.restart()
+            with contextlib.suppress(SandboxError):  # the result is valid; the next experiment tries again
+                self.restart()
         return result
 
     def restart(self) -> None:
@@ -157,20 +169,23 @@ class Sandbox:
         self.close()
 
     def _ready(self) -> Child:
-        self.start()
-        assert self._child is not None
-        child = self._child
-        if not self._is_ready:
-            try:
-                message = child.receive(time.monotonic() + _START_SECONDS)
-            except ChildLost:
-                message = None
-            if message != {"kind": "ready"}:
-                self._fail(child)
-            self._is_ready = True
+        if self._child is not None and self._is_ready:
+            return self._child
+        level = self.level
+        return _repeat(lambda: self._become_ready(level))
+
+    def _become_ready(self, level: SandboxLevel) -> Child:
+        child = self._child or self._begin(level)
+        try:
+            message = child.receive(time.monotonic() + _START_SECONDS)
+        except ChildLost:
+            message = None
+        if message != {"kind": "ready"}:
+            self._fail(child)
+        self._is_ready = True
         return child
 
-    def _fail(self, child: Child) -> None:
+    def _fail(self, child: Child) -> NoReturn:
         child.drain_text()
         how = child.reap()[1]
         self._discard()
@@ -191,6 +206,18 @@ class Sandbox:
             _remove(scratch)
         scratch.mkdir(mode=0o700)
         return str(scratch)
+
+
+def _repeat(attempt: Callable[[], Child]) -> Child:
+    """Repeats a start that fails. One that took long was not disturbed: it hangs."""
+    until = time.monotonic() + _START_SECONDS
+    for _ in range(_STARTS - 1):
+        try:
+            return attempt()
+        except SandboxError:
+            if time.monotonic() >= until:
+                raise
+    return attempt()
 
 
 def _remove(folder: Path) -> None:

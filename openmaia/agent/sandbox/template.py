@@ -64,7 +64,7 @@ _running: list[Template] = []
 
 def hand_over(script: str, descriptors: Iterable[int]) -> Template:
     """Has the template of this process, which is started if there is none, fork a supervisor that gets copies of
-    these descriptors. Returns the template.
+    these descriptors. Returns the template. One that ends at once has forked nothing: no supervisor answers.
     """
     global _current
     with _lock:
@@ -73,11 +73,14 @@ def hand_over(script: str, descriptors: Iterable[int]) -> Template:
                 _current.hand_over(descriptors)
                 return _current
             except ConnectionError:  # it was killed
-                _running.remove(_current)
-                _current.end()
+                # Forgotten first: another one may not start, for want of memory or descriptors.
+                ended, _current = _current, None
+                _running.remove(ended)
+                ended.end()
         _current = Template(script)
         _running.append(_current)
-        _current.hand_over(descriptors)
+        with contextlib.suppress(ConnectionError):
+            _current.hand_over(descriptors)
         return _current
 
 

@@ -1,18 +1,23 @@
 """Starting, replacing, ending: nothing is left behind, and a replay sees the same world."""
 
+import fcntl
 import marshal
 import os
+import resource
 import select
+import shutil
 import signal
+import struct
 import subprocess
 import sys
+import termios
 import threading
 import time
 from pathlib import Path
 
 import pytest
 
-from openmaia.agent.sandbox import Sandbox, SandboxLevel, SandboxLimits, template
+from openmaia.agent.sandbox import Json, Sandbox, SandboxLevel, SandboxLimits, template
 from openmaia.agent.sandbox.launch import Launched, pack
 from openmaia.agent.sandbox.policy import best_level, find_packages
 from openmaia.core.errors import SandboxError
@@ -132,6 +137,108 @@ def test_agent_goes_on_when_the_template_dies(fresh):
         assert agent.run("print(2)")[0].replaced
         assert agent.text("print(3)") == "3"
     assert find_template() not in (None, first) and len(children()) == 2
+
+
+def test_start_is_repeated_when_the_template_dies_before_it_forks(fresh):
+    fresh().text("")
+    used, first = template._current, find_template()
+    assert used is not None and first is not None
+    os.kill(first, signal.SIGSTOP)
+    agent: Agent = fresh()
+    start = threading.Thread(target=agent.sandbox.start)
+    start.start()
+    while not struct.unpack("i", fcntl.ioctl(used._socket, termios.TIOCOUTQ, bytes(4)))[0]:
+        time.sleep(0.01)  # until the template has been asked
+    os.kill(first, signal.SIGKILL)
+    start.join(30)
+    assert agent.text("print(1)") == "1" and find_template() not in (None, first)
+
+
+SLOW = "import time\ntime.sleep(60)\n"
+"""Before the API of a process: it is not ready at once."""
+
+
+@pytest.mark.parametrize("killed", ["template", "supervisor", "process"])
+def test_start_is_repeated_when_a_process_is_killed_before_it_is_ready(fresh, killed: str):
+    template.end()
+    agent: Agent = fresh()
+    api, agent.sandbox._api_source = agent.sandbox._api_source, SLOW + agent.sandbox._api_source
+    agent.sandbox.start()
+    agent.sandbox._api_source = api
+    child = agent.sandbox._child
+    assert child is not None
+    process, [supervisor] = os.pidfd_open(child.pid), children()
+    first = find_template()
+    assert first is not None
+    os.kill({"template": first, "supervisor": supervisor, "process": child.pid}[killed], signal.SIGKILL)
+    assert select.select([process], [], [], 30)[0], "the process has not ended"
+    os.close(process)
+    outcome, text = agent.run("print(1)")
+    assert (outcome.status, outcome.replaced, text) == ("ok", False, "1\n")
+    assert agent.sandbox._child is not child and len(children()) == 1
+
+
+def test_start_whose_process_is_killed_each_time_is_our_error(fresh):
+    agent: Agent = fresh()
+    agent.sandbox._api_source = SLOW
+    killed, has_ended = set[int](), threading.Event()
+
+    def kill() -> None:
+        while not has_ended.wait(0.02):
+            child = agent.sandbox._child
+            if child is not None and child.pid not in killed:
+                killed.add(child.pid)
+                os.kill(child.pid, signal.SIGKILL)
+
+    killer = threading.Thread(target=kill)
+    killer.start()
+    try:
+        with pytest.raises(SandboxError, match="did not start: it was killed from outside"):
+            agent.run("print(1)")
+    finally:
+        has_ended.set()
+        killer.join()
+    assert len(killed) == 3 and children() == set()
+
+
+def test_result_is_kept_when_the_next_process_cannot_be_started(fresh):
+    agent: Agent = fresh()
+    agent.text("")
+    child, folder = agent.sandbox._child, agent.sandbox._folder
+    assert child is not None and folder is not None
+    process = os.pidfd_open(child.pid)
+
+    def serve(name: str, args: list[Json], kwargs: dict[str, Json]) -> Json:
+        os.kill(child.pid, signal.SIGKILL)
+        assert select.select([process], [], [], 30)[0], "the process has not ended"
+        shutil.rmtree(folder)
+        folder.touch()
+
+    outcome = agent.sandbox.run("print(5); tools.echo(1)", serve, agent.log.append)
+    os.close(process)
+    assert outcome.status == "memory" and outcome.replaced and agent.log == ["5\n"]
+    with pytest.raises(SandboxError, match="could not be started: .*Not a directory"):
+        agent.run("print(1)")
+    folder.unlink()
+    folder.mkdir()
+    assert agent.text("print(2)") == "2"
+
+
+def test_template_that_cannot_be_replaced_is_replaced_later(fresh):
+    agent: Agent = fresh()
+    agent.text("")
+    used = template._current
+    assert used is not None
+    os.kill(used._process.pid, signal.SIGKILL)
+    used._process.wait()
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (3, hard))  # so that none can be opened
+    try:
+        with pytest.raises(OSError, match="Too many open files"):
+            template.hand_over("", [0])
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+    assert fresh().text("print(2)") == "2"
 
 
 def test_end_of_the_template_ends_its_sandboxes_and_leaves_no_process(fresh):

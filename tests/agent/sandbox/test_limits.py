@@ -1,13 +1,14 @@
 """Too much of something, forged messages, and deaths: the parent notices, and the next experiment runs."""
 
 import os
+import select
 import signal
 import threading
 import time
 
 import pytest
 
-from openmaia.agent.sandbox import SandboxLevel
+from openmaia.agent.sandbox import Json, SandboxLevel
 from tests.agent.sandbox.conftest import Agent
 from tests.helpers.permissions import obeyed_permissions
 
@@ -191,6 +192,23 @@ def test_kill_from_outside_is_named(fresh):
     threading.Timer(0.5, os.kill, (child.pid, signal.SIGKILL)).start()
     outcome, _ = agent.run("while True: pass")
     assert outcome.status == "memory" and "killed from outside (SIGKILL)" in outcome.error
+
+
+def test_kill_from_outside_during_a_call_is_named(fresh):
+    agent: Agent = fresh()
+    agent.text("")
+    child = agent.sandbox._child
+    assert child is not None
+    process = os.pidfd_open(child.pid)
+
+    def serve(name: str, args: list[Json], kwargs: dict[str, Json]) -> Json:
+        os.kill(child.pid, signal.SIGKILL)
+        assert select.select([process], [], [], 30)[0], "the process has not ended"
+        return None
+
+    outcome = agent.sandbox.run("tools.echo(1)", serve, agent.log.append)
+    os.close(process)
+    assert outcome.status == "memory" and "killed from outside (SIGKILL)" in outcome.error and outcome.replaced
 
 
 def test_os_exit_is_a_death(agent: Agent):
