@@ -55,7 +55,7 @@ _NONE = "[DESCRIPTION]: NONE"
 _MOST_REPLIES = 11
 # The fit of a label that is looked at among others, of an explanation that is checked with some further ones, and of an answer
 # that needs no other evidence.
-_PROMISING, _LIKELY, _SURE = 0.35, 0.5, 0.95
+_PROMISING, _LIKELY, _SURE = 0.35, 0.5, 0.9
 _CHECKED = 5
 
 Stage = tuple[str, Sequence[str]]
