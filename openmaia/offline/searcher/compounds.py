@@ -31,13 +31,17 @@ _FEW = 2
 
 def draw_crowd(stream: Random, without: Collection[str] = ()) -> Scene:
     """Returns a random scene of seven kinds, of which one comes twice and one three times. Each image shows many compounds."""
-    scene = draw_scene(stream, without)
-    scene = replace(scene, style="flat", figures=())
-    known = [each for each in kinds() if each not in without]
-    chosen = stream.sample(known, len(_CROWD))
-    lights = [each for each in chosen if each in LIGHTS]
-    figures: list[Figure] = []
-    for kind, number in zip(chosen, _CROWD, strict=True):
+    return crowded(replace(draw_scene(stream, without), style="flat", figures=()), _CROWD, stream, without)
+
+
+def crowded(scene: Scene, numbers: Sequence[int], stream: Random, without: Collection[str] = ()) -> Scene:
+    """Returns a scene with so many figures of each of some random further kinds, as many as there are `numbers`."""
+    taken = {each.kind for each in scene.figures}
+    known = [each for each in kinds() if each not in without and each not in taken]
+    chosen = stream.sample(known, len(numbers))
+    lights = [each for each in (*taken, *chosen) if each in LIGHTS]
+    figures = list(scene.figures)
+    for kind, number in zip(chosen, numbers, strict=True):
         # There is one light, which decides the time.
         if kind not in lights[1:]:
             look = draw_paint(kind, stream, without, 0.1)
@@ -60,7 +64,7 @@ def compounds(sentence: str) -> frozenset[str]:
     settings = [each for each in (scene.time, scene.place) if each in single()]
     return frozenset((
         *_counts(scene),
-        *_together([*every, *_scenery(scene)]),
+        *_together([*every, *scenery(scene)]),
         *_background(scene),
         *(label for figure in scene.figures for label in _painted(figure, nouns[figure.kind])),
         *(label for noun, each in product([*every, *settings], settings) if (label := combined(noun, each))),
@@ -78,8 +82,8 @@ def _together(nouns: Sequence[str]) -> Iterator[str]:
             yield f"{one} and {other}"
 
 
-def _scenery(scene: Scene) -> Iterator[str]:
-    # What places, weather and night show without a figure.
+def scenery(scene: Scene) -> Iterator[str]:
+    """Yields the kinds of what places, weather and night show without a figure."""
     outside = () if scene.place in INDOORS else (scene.weather, scene.time if scene.weather == "clear" else "")
     yield from (noun for each in (scene.place, *outside) for noun in SCENERY.get(each, ()))
 
@@ -109,10 +113,11 @@ def likely(
     top, random = (Counter(label for each in some for label in compounds(each)) for some in exemplars)
     share = {label: top[label] / len(exemplars[0]) - random[label] / max(len(exemplars[1]), 1) for label in top}
     found = {label: fits.get(label, 0.0) + max(share.get(label, 0.0), 0.0) for label in {*fits, *share}}
-    return [each for each in sorted(found, key=lambda each: (-found[each], each)) if _is_sayable(each, without)]
+    return [each for each in sorted(found, key=lambda each: (-found[each], each)) if is_sayable(each, without)]
 
 
-def _is_sayable(label: str, without: Collection[str]) -> bool:
+def is_sayable(label: str, without: Collection[str]) -> bool:
+    """Returns whether a label has none of some words."""
     return not {each.name for each in tokens(label)[0]} & {*without}
 
 

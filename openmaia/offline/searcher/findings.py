@@ -9,7 +9,7 @@ from openmaia.core.messages import Message, Role
 from openmaia.offline.experimenter.refutations import read_refuted
 from openmaia.offline.experimenter.transcript import withheld_tools
 
-_VALUES = re.compile(r"^(screen|single|crowd|pair|edit|except): ([-+.\de naif]+)$", re.MULTILINE)
+_VALUES = re.compile(r"^(screen|single|crowd|around|pair|check|recheck|edit|except): ([-+.\de naif]+)$", re.MULTILINE)
 _HIGHEST = re.compile(r"^highest: (\S+) for ", re.MULTILINE)
 _EXEMPLAR = re.compile(r"^(top|random) exemplar: (\S+)$", re.MULTILINE)
 _BANK = re.compile(r"^\d+\. (.+) \(bank, AUC [\d.]+ on \d+ of \d+ images\)$", re.MULTILINE)

@@ -5,6 +5,7 @@ from typing import Literal
 
 from openmaia.core.messages import Chat, Reply
 from openmaia.offline.searcher import baselines, biases, rounds, search, spurious
+from openmaia.offline.searcher.explanations import Explanation, explanations
 from openmaia.offline.searcher.findings import Findings, read
 from openmaia.offline.searcher.search import Images
 
@@ -52,6 +53,13 @@ show("edit", activations)
 """
 _NONE = "[DESCRIPTION]: NONE"
 _MOST_REPLIES = 11
+# The fit of a label that is looked at among others, of an explanation that is checked with some further ones, and of an answer
+# that needs no other evidence.
+_PROMISING, _LIKELY, _SURE = 0.35, 0.5, 0.9
+_CHECKED = 5
+
+Stage = tuple[str, Sequence[str]]
+"""What measures images, and their prompts."""
 
 Search = Literal["full", "plain", "random"]
 
@@ -102,9 +110,24 @@ class Searcher:
         is_silent = not (self._is_plain or search.shortlist(images, one, {}, seen.telling("screen", "single")))
         if is_silent and "crowd" not in values and not seen.is_last_call:
             return _code(search.best(one), _measure("crowd", images.crowds()))
-        return self._compare(seen, one)
+        stages = [("screen", images.screening()), ("single", images.prompts(labels)), ("crowd", images.crowds())]
+        if self._is_plain:
+            return self._compare(seen, one, stages)
+        # The label of one word that explains most, among others: with what it excites the unit, and with what it does not.
+        promising = (each.labels for each in self._explained(seen, stages) if each.fit >= _PROMISING)
+        label = next((each[0] for each in promising if len(each) == 1 and each[0] in one), "")
+        if label and "around" not in values and not seen.is_last_call:
+            return _code(search.best(one), _measure("around", images.around(label)))
+        return self._compare(seen, one, [*stages, ("around", images.around(label) if label else ())])
 
-    def _compare(self, seen: Findings, one: search.Scores) -> str:
+    def _explained(self, seen: Findings, stages: Sequence[Stage]) -> Sequence[Explanation]:
+        whole = [(stage, texts) for stage, texts in stages if texts and len(seen.values.get(stage, ())) == len(texts)]
+        sentences = tuple(text for _, texts in whole for text in texts)
+        return explanations(
+            sentences, tuple(value for stage, _ in whole for value in seen.values[stage]), self._without
+        )
+
+    def _compare(self, seen: Findings, one: search.Scores, stages: Sequence[Stage]) -> str:
         # The single labels with those of more than one word.
         values, images = seen.values, self._images
         crowded = values.get("crowd", ())
@@ -116,7 +139,26 @@ class Searcher:
         two = search.scores(images, pairs, values["pair"], values["screen"]) if pairs and is_whole else {}
         if self._is_plain:
             return _answer(rounds.next_plain_choice(one, two, seen.refuted))
-        return self._conclude(seen, one, two)
+        return self._check(seen, one, two, [*stages, ("pair", images.prompts(pairs))], [*one, *pairs])
+
+    def _check(
+        self, seen: Findings, one: search.Scores, two: search.Scores, stages: Sequence[Stage], tested: Sequence[str]
+    ) -> str:
+        # The labels of what explains the activations so far, each with near misses, until those of the best are all tested.
+        for stage in ("check", "recheck"):
+            found = self._explained(seen, stages)
+            listed = dict.fromkeys(label for each in found[:_CHECKED] for label in each.labels)
+            new = [each for each in listed if each not in tested and self._images.pairs(each)]
+            if not found or found[0].fit < _LIKELY or not new:
+                break
+            prompts = self._images.prompts(new)
+            if stage not in seen.values and not seen.is_last_call:
+                return _code(new, _measure(stage, prompts))
+            stages, tested = [*stages, (stage, prompts)], [*tested, *new]
+        refuted = frozenset[str]().union(*seen.refuted)
+        left = (each for each in self._explained(seen, stages) if not refuted & {*each.labels})
+        best = next(left, None)
+        return _answer(best.labels) if best and best.fit >= _SURE else self._conclude(seen, one, two)
 
     def _conclude(self, seen: Findings, one: search.Scores, two: search.Scores) -> str:
         if seen.refuted:

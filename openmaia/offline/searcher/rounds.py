@@ -36,7 +36,7 @@ def next_choice(images: Images, seen: Findings, one: Scores, two: Scores) -> tup
     edited = _edited(images, list(listed), len(values))
     kept = shortlists[-1]
     missing = [label for label in listed if label not in edited and any(label in each for each in kept)]
-    if missing and values and not seen.is_last_call:
+    if missing and "edit_images" not in seen.withheld and not seen.is_last_call:
         return (), missing
     return search.choice(kept, search.falls(images, edited, values, seen.values["screen"])), []
 

@@ -9,7 +9,7 @@ from random import Random
 import numpy as np
 
 from openmaia.core.images import Mask
-from openmaia.offline.searcher.compounds import draw_crowd, is_background, likely
+from openmaia.offline.searcher.compounds import crowded, draw_crowd, is_background, likely
 from openmaia.offline.searcher.either import either
 from openmaia.offline.searcher.exceptions import Activations, exceptions
 from openmaia.offline.searcher.findings import ToldExemplar
@@ -18,6 +18,8 @@ from openmaia.offline.searcher.pairs import Pair, draw_pairs, draw_scene, prompt
 
 # Images of the screening, and crowds. They are the same for all units, so that each is drawn once.
 _SCREENED, _CROWDS = 400, 240
+# Images of the best single label among random others, and the numbers of these.
+_ACCOMPANIED, _COMPANY = 60, (1, 1, 1, 1)
 # Single labels that are tested on matched pairs, and compounds.
 _SINGLE, _COMPOUNDS = 18, 8
 # Single labels where the bank has named some.
@@ -93,6 +95,16 @@ class Images:
         """Returns prompts of crowded scenes, in which all compounds occur."""
         stream = Random("crowds")
         return tuple(prompt(draw_crowd(stream, self.without)) for _ in range(_CROWDS))
+
+    @cache  # noqa: B019
+    def around(self, label: str) -> tuple[str, ...]:
+        """Returns prompts of scenes that show a label among random other objects, at any time of day."""
+        stream = Random(f"around {label}")
+        scenes = (
+            scene_of(each.positive) for each in islice(draw_pairs(label, stream, without=self.without), _ACCOMPANIED)
+        )
+        texts = [prompt(crowded(each, _COMPANY, stream, self.without)) for each in scenes]
+        return tuple(each for each in texts if shows(each, label))
 
     @cache  # noqa: B019
     def pairs(self, label: str) -> tuple[Pair, ...]:

@@ -35,7 +35,9 @@ def observed(code: str) -> str:
         pairs = zip(scenes, listed("orders", code), strict=True)
         scenes = [each for before, order in pairs for each in (before, edit(before, order)[0])]
         return f"edit: {' '.join(f'{activation(each):.5g}' for each in scenes)}"
-    stage = next(each for each in ("screen", "single", "pair") if f'show("{each}"' in code)
+    stage = next(
+        each for each in ("screen", "single", "crowd", "around", "pair", "check", "recheck") if f'show("{each}"' in code
+    )
     return f"{stage}: {' '.join(f'{activation(each):.5g}' for each in scenes)}"
 
 

@@ -62,7 +62,11 @@ def _run(code: str, measure: Callable[[Scene], float]) -> str:
         pairs = zip(scenes, lists["orders"], strict=True)
         values = [measure(each) for before, order in pairs for each in (before, edit(before, order)[0])]
         return f"edit: {' '.join(f'{value:.5g}' for value in values)}"
-    stage = next(each for each in ("screen", "single", "crowd", "pair", "except") if f'show("{each}"' in code)
+    stage = next(
+        each
+        for each in ("screen", "single", "crowd", "around", "pair", "check", "recheck", "except")
+        if f'show("{each}"' in code
+    )
     values = [measure(each) for each in scenes]
     return f"{stage}: {' '.join(f'{value:.5g}' for value in values)}\nhighest: {max(values):.5g} for a prompt"
 
@@ -71,13 +75,13 @@ def _investigate(
     searcher: Searcher, label: str, exemplars: str, activation: Callable[[Scene, str], float] = _activation
 ) -> str:
     messages: list[Message] = [system(api_text({})), user("Find out what excites the unit.")]
-    for _ in range(8):
+    for _ in range(12):
         text = searcher.reply([Chat(conversation="", messages=messages, seed=0, max_tokens=100)])[0].text
         if "[DESCRIPTION]" in text:
             return text
         shown = exemplars if "dataset_exemplars" in text else _run(text, lambda scene: activation(scene, label))
         messages += [assistant(text), user(shown)]
-    raise AssertionError("no answer after eight experiments")
+    raise AssertionError("no answer after twelve replies")
 
 
 def _exemplars(label: str) -> str:
@@ -148,7 +152,7 @@ def test_search_asks_for_nothing_that_the_generator_does_not_know(without: list[
 
     messages: list[Message] = [system(api_text({})), user("Find out what excites the unit.")]
     searcher, text = Searcher("full", without), ""
-    for _ in range(8):
+    for _ in range(12):
         text = searcher.reply([Chat(conversation="", messages=messages, seed=0, max_tokens=100)])[0].text
         if "[DESCRIPTION]" in text:
             break
