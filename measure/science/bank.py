@@ -9,7 +9,7 @@ import csv
 import sys
 import time
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import date
 from pathlib import Path
@@ -23,7 +23,7 @@ from measure.science import real, repeat, sections, setting
 from measure.science.evaluated import RESAMPLES
 from measure.science.investigated import images
 from measure.science.real import CONFIG, LAYERS, OWN
-from openmaia.agent.loop import investigate_and_publish
+from openmaia.agent.loop import investigate
 from openmaia.agent.tasks.task import load as load_task
 from openmaia.analysis.rounds import list_rounds
 from openmaia.assembly import datasets, exemplars, investigations, targets
@@ -37,7 +37,7 @@ from openmaia.evaluation.analysis.verdict import UnitVerdict, Verdict, run_verdi
 from openmaia.evaluation.run import evaluate_run, measure_together, untested_claims
 from openmaia.runs.claimed import claim_record
 from openmaia.runs.records import Record
-from openmaia.runs.run import TRIALS, Run
+from openmaia.runs.run import TRIALS, InvestigationId, Run
 
 BANK = ("bank.images=2000", "bank.k=100", "bank.words=6")
 """About 30 images of each of the 107 words, which are drawn alone and in random pairs. Of each unit the 100 strongest and the 100
@@ -76,23 +76,28 @@ Answers = Mapping[Unit, Answer]
 
 def measure(smoke: bool) -> dict[str, Any]:
     units = listed(2 if smoke else None)
-    began = time.process_time()
-    found = investigated(units, smoke)
-    answered = time.process_time()
-    runs = tested(found, smoke)
-    verdicts = {name: {each.unit: verdict for each, verdict in run_verdicts(run).items()} for name, run in runs.items()}
     today = today_supported(units)
-    figures = {
+    figures: dict[str, Any] = {
         "units": len(units),
         "today": {"supported": proportion(list(today.values())), "images": TODAY_IMAGES},
-        "agents": {
-            name: summarised(found[name], verdicts[name], today) | wrong_shares(run) for name, run in runs.items()
-        },
-        "cpu_s": {"answers": round(answered - began), "tests": round(time.process_time() - answered)},
+        "agents": {},
     }
-    if not smoke:
-        write_units(found, verdicts)
-        sections.write(SECTION, section(figures))
+    found: dict[str, Answers] = {}
+    runs: dict[str, Run] = {}
+    # What is cheapest is whole first.
+    for answers in (of_bank_alone, of_agent):
+        some = answers(units, smoke)
+        found |= some
+        runs |= tested(runs, some, smoke)
+        verdicts = {
+            name: {each.unit: verdict for each, verdict in run_verdicts(run).items()} for name, run in runs.items()
+        }
+        figures["agents"] = {
+            name: summarised(found[name], verdicts[name], today) | wrong_shares(run) for name, run in runs.items()
+        }
+        if not smoke:
+            write_units(found, verdicts)
+            sections.write(SECTION, section(figures))
     return figures
 
 
@@ -111,48 +116,72 @@ def listed(each: int | None) -> list[Unit]:
 # -- answers ---------------------------------------------------------------------------------------------------------
 
 
-def investigated(units: Sequence[Unit], smoke: bool) -> dict[str, Answers]:
-    """Conducts the investigations that are not done yet, and returns the answers of each agent."""
-    rounds, alone = (configured(name, extra, smoke) for name, extra in (("rounds", ROUNDS), ("alone", ALONE)))
-    services = opened(rounds, units)
-    records = {each.unit: each for each in conducted(rounds, services, units)}
-    # Up to its first test, an investigation with rounds is that without.
+def of_bank_alone(units: Sequence[Unit], smoke: bool) -> dict[str, Answers]:
+    answered = conducted(configured("alone", ALONE, smoke), units)
+    return {BANK_ONLY: {unit: last for unit, (_, last) in answered.items()}}
+
+
+def of_agent(units: Sequence[Unit], smoke: bool) -> dict[str, Answers]:
+    """Returns the answers with a bank. Up to its first test, an investigation with rounds is that without."""
+    answered = conducted(configured("rounds", ROUNDS, smoke), units)
     return {
-        BANK_ONLY: {each.unit: last_answer(each) for each in conducted(alone, services, units)},
-        WITH_BANK: {unit: first_answer(each) for unit, each in records.items()},
-        WITH_ROUNDS: {unit: last_answer(each) for unit, each in records.items()},
+        WITH_BANK: {unit: first for unit, (first, _) in answered.items()},
+        WITH_ROUNDS: {unit: last for unit, (_, last) in answered.items()},
     }
 
 
 def configured(name: str, extra: Sequence[str], smoke: bool) -> Config:
     few = ("bank.images=150", "bank.k=15") if smoke else ()
-    stored = (f"name=real-bank-{name}{'-few' if smoke else ''}", f"paths.runs={setting.CACHE}/science/runs")
-    return setting.config(CONFIG, (*stored, *BANK, *few, *extra))
+    return setting.config(CONFIG, (f"name=real-bank-{name}{'-few' if smoke else ''}", *BANK, *few, *extra))
 
 
-def opened(settings: Config, units: Sequence[Unit]) -> Services:
-    """Loads the services of one process. All units are measured on an image at once, and it is drawn once."""
+def conducted(settings: Config, units: Sequence[Unit]) -> dict[Unit, tuple[Answer, Answer]]:
+    """Conducts the investigations that are not done yet. Returns the first and the last answer about each unit.
+
+    Answers are kept in a table. There are no records: to compress their images would take much of the time.
+    """
+    path = setting.CACHE / "science" / f"{settings.name}.csv"
+    path.parent.mkdir(parents=True, exist_ok=True)
+    done = read_answers(path, units)
+    left = [unit for unit in units if unit not in done]
+    if left:
+        services, task, options = opened(settings), load_task(settings.task.name), investigations.options(settings)
+        with path.open("a", newline="") as out:
+            table = csv.writer(out, lineterminator="\n")
+            for unit in left:
+                record = investigate(unit, task, services, options)
+                done[unit] = first_answer(record), last_answer(record)
+                cells = [[each.images, each.own_tests, "; ".join(each.labels)] for each in done[unit]]
+                table.writerow([unit.layer, unit.index, *cells[0], *cells[1]])
+                out.flush()
+                say(f"{settings.name}: {unit}: {cells}")
+    return done
+
+
+def read_answers(path: Path, units: Sequence[Unit]) -> dict[Unit, tuple[Answer, Answer]]:
+    rows: dict[tuple[str, int], list[str]] = {}
+    if path.exists():
+        with path.open() as file:
+            rows = {(layer, int(index)): cells for layer, index, *cells in csv.reader(file)}
+
+    def answer(images: str, own_tests: str, labels: str) -> Answer:
+        return Answer(labels=tuple(filter(None, labels.split("; "))), images=int(images), own_tests=int(own_tests))
+
+    found = {unit: cells for unit in units if (cells := rows.get((unit.layer, unit.index)))}
+    return {unit: (answer(*cells[:3]), answer(*cells[3:])) for unit, cells in found.items()}
+
+
+def opened(settings: Config) -> Services:
+    """Loads the services of one process."""
     target, dataset = targets.target(settings), datasets.image_dataset(settings)
     store = exemplars.make(settings, list(LAYERS), target=target, dataset=dataset)
     found = investigations.services(settings, store, measured=target)
     bank = exemplars.bank(settings, found.generator, target, dataset, say)
-    together = setting.Together(found.target, units)
-    return replace(found, bank=bank, target=together, generator=setting.Remembering(found.generator))
+    return replace(found, bank=bank, generator=setting.Remembering(found.generator))
 
 
 def say(line: str) -> None:
-    print(line, file=sys.stderr)
-
-
-def conducted(settings: Config, services: Services, units: Sequence[Unit]) -> Iterator[Record]:
-    run = Run.create(settings)
-    run.set_plan(units, 1)
-    task, options = load_task(settings.task.name), investigations.options(settings)
-    for investigation in run.pending():
-        result = investigate_and_publish(investigation, task, services, options, run)
-        assert result.summary is not None, result.cause
-        say(f"{settings.name}: {investigation.unit}")
-    return run.records()
+    print(f"{time.process_time():.0f} s of CPU: {line}", file=sys.stderr)
 
 
 def last_answer(record: Record) -> Answer:
@@ -165,7 +194,7 @@ def first_answer(record: Record) -> Answer:
     """Returns the answer that would have stood without rounds, with the default test of an answer, which changes none."""
     rounds = list_rounds(record)
     labels = rounds[0].test.labels if rounds else record.labels
-    until = replace(record, turns=record.turns[: rounds[0].turn] if rounds else record.turns)
+    until = replace(record, turns=record.turns[: rounds[0].turn]) if rounds else record
     pairs = max(load_task("description").rule.confirm, len(labels)) if labels else 0
     return Answer(labels=labels, images=images(until), own_tests=2 * pairs)
 
@@ -173,30 +202,37 @@ def first_answer(record: Record) -> Answer:
 # -- tests -----------------------------------------------------------------------------------------------------------
 
 
-def tested(found: Mapping[str, Answers], smoke: bool) -> dict[str, Run]:
-    """Tests the answers, or goes on with it. One that is equal to an earlier agent's is not tested again."""
-    settings = {name: test_config(name, smoke) for name in found}
-    services = in_process(next(iter(settings.values())))
+def tested(before: Mapping[str, Run], found: Mapping[str, Answers], smoke: bool) -> dict[str, Run]:
+    """Tests answers, or goes on with it, and returns the run of each agent. An answer that is equal to another agent's is
+    not tested again.
+
+    Args:
+        before: The runs of agents whose answers are tested already. They have the tests of random words.
+        found: The answers of further agents.
+    """
+    settings = {name: tests_config(name, smoke) for name in found}
+    any_of_them = next(iter(settings.values()))
+    runs = {name: stored(answers, name, settings[name]) for name, answers in found.items()}
+    services = in_process(any_of_them)
     services = replace(services, generator=setting.Remembering(services.generator))
-    runs: list[Run] = []
-    for name, answers in found.items():
-        run = stored(answers, name, settings[name])
+    together = list(before.values())
+    for name, run in runs.items():
         run.bind(services.target.info())
-        copy_trials(runs, run)
-        runs.append(run)
+        copy_trials(together, run)
+        together.append(run)
         measure_together(
-            runs,
+            together,
             services,
-            design(settings[name]),
+            design(any_of_them),
             lambda done, total, name=name: say(f"{name}: {done} of {total} tested"),
         )
-    for run, each in zip(runs, settings.values(), strict=True):
-        evaluate_run(run, services, design(each))
+    for run in runs.values():
+        evaluate_run(run, services, design(any_of_them))
         write_summary(run)
-    return dict(zip(found, runs, strict=True))
+    return runs
 
 
-def test_config(name: str, smoke: bool) -> Config:
+def tests_config(name: str, smoke: bool) -> Config:
     """Returns the config of a test, which is that of `repeat`. It knows of no bank, as that one did not."""
     few = ("evaluate.n=5", "evaluate.random_words=4") if smoke else ()
     stored = (
@@ -219,12 +255,14 @@ def stored(answers: Answers, method: str, settings: Config) -> Run:
 
 def copy_trials(runs: Sequence[Run], run: Run) -> None:
     for claim in untested_claims(run):
-        for other in runs:
-            summary = other.summary(claim.investigation)
-            if summary is not None and tuple(summary["labels"]) == claim.labels:
-                if (trial := other.artifact(TRIALS, claim.investigation)) is not None:
-                    run.write_artifact(TRIALS, claim.investigation, trial)
-                break
+        same = (other for other in runs if _labels(other, claim.investigation) == claim.labels)
+        trials = (trial for other in same if (trial := other.artifact(TRIALS, claim.investigation)) is not None)
+        if (trial := next(trials, None)) is not None:
+            run.write_artifact(TRIALS, claim.investigation, trial)
+
+
+def _labels(run: Run, investigation: InvestigationId) -> tuple[str, ...]:
+    return tuple((run.summary(investigation) or {}).get("labels") or ())
 
 
 # -- figures ---------------------------------------------------------------------------------------------------------
@@ -299,7 +337,7 @@ def write_units(found: Mapping[str, Answers], verdicts: Mapping[str, Mapping[Uni
 
 def section(figures: dict[str, Any]) -> str:
     today, agents = figures["today"], figures["agents"]
-    own = agents[WITH_BANK]["layers"]
+    own = agents[BANK_ONLY]["layers"]
     rows = [
         f"| {TODAY} | 106 | {shown(today['supported'], '.1%')} | "
         + " | ".join(f"{own[layer][1]}" for layer in LAYERS)
@@ -313,7 +351,6 @@ def section(figures: dict[str, Any]) -> str:
             for name, each in agents.items()
         ),
     ]
-    spent = figures["cpu_s"]
     return f"""The {figures["units"]} units of the first section, {machine()}, {date.today().isoformat()}, `make science only=bank`. With a bank the scripted
 experimenter tests at most eight hypotheses, the best words of the bank and words that top exemplars show, and has no screening. Sizes
 were chosen before any result: {" ".join(f"`{each}`" for each in BANK)}, with rounds {" ".join(f"`{each}`" for each in ROUNDS)}. *Bank alone*: the bank's
@@ -325,6 +362,5 @@ bank were [above](#the-same-descriptions-with-other-images); abstentions count a
 {chr(10).join(rows)}
 
 Images per unit are those that an agent had drawn and edited for it, with those of its own tests of its answers
-(without a bank: those of experiments alone). The intervals of ratios are over units. The agents took {spent["answers"] / 60:.0f} minutes of one
-core, exemplars and the bank included, and the tests {spent["tests"] / 60:.0f}.
+(without a bank: those of experiments alone). The intervals of ratios are over units.
 """
