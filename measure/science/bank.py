@@ -75,7 +75,7 @@ Answers = Mapping[Unit, Answer]
 
 
 def measure(smoke: bool) -> dict[str, Any]:
-    units = listed(2 if smoke else None)
+    units = listed(1 if smoke else None)
     today = today_supported(units)
     figures: dict[str, Any] = {
         "units": len(units),
@@ -234,7 +234,7 @@ def tested(before: Mapping[str, Run], found: Mapping[str, Answers], smoke: bool)
 
 def tests_config(name: str, smoke: bool) -> Config:
     """Returns the config of a test, which is that of `repeat`. It knows of no bank, as that one did not."""
-    few = ("evaluate.n=5", "evaluate.random_words=4") if smoke else ()
+    few = ("evaluate.n=5", "evaluate.looks=[]", "evaluate.random_words=4") if smoke else ()
     stored = (
         f"name=bank-{SEED}-{name.replace(' ', '-')}{'-few' if smoke else ''}",
         f"paths.runs={setting.CACHE}/science/runs",
