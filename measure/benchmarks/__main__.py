@@ -22,6 +22,7 @@ PARTS = (
     "affinity",
     "rate",
     "exemplars",
+    "bank",
     "features",
     "measurements",
     "eyes",

@@ -1,6 +1,6 @@
 """Measures whether descriptions are true and writes science.json at the repository's root.
 
-    python -m measure.science [only=real,classes,planted,repeat,repeat_40,faithfulness,sanity,coverage,rule,again,effects,features] [smoke=1]
+    python -m measure.science [only=real,classes,planted,repeat,repeat_40,faithfulness,sanity,coverage,rule,again,effects,features,bank] [smoke=1]
 
 Parts that were not run keep their figures in science.json. Each part runs in a process of its own.
 """
@@ -28,6 +28,7 @@ PARTS = (
     "again",
     "effects",
     "features",
+    "bank",
 )
 OUT = REPOSITORY / "science.json"
 

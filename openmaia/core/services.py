@@ -375,6 +375,11 @@ class BankWord:
     of: int
     """All images."""
 
+    @property
+    def z(self) -> float:
+        """Mann-Whitney's z of the AUC, without a correction for ties."""
+        return (self.auc - 0.5) / ((self.of + 1) / (12 * self.images * (self.of - self.images))) ** 0.5
+
 
 class Bank(Protocol):
     """The bank, measured on a target."""

@@ -44,20 +44,19 @@ def rank_words(
         sources: The digest of the image of each exemplar.
     """
     ranks = _rank([digest for digest, _ in entries], exemplars, sources)
-    total, found = len(entries), list[tuple[float, BankWord]]()
+    total, found = len(entries), list[BankWord]()
     for text, members in _index(tuple(prompt for _, prompt in entries)).items():
         images = len(members)
         # Two words of a single image say no more than that image.
         if images == total or images < len(text.split()):
             continue
         auc = (float(ranks[members].mean()) - (images + 1) / 2) / (total - images)
-        z = (auc - 0.5) / ((total + 1) / (12 * images * (total - images))) ** 0.5
-        found.append((z, BankWord(text=text, auc=auc, images=images, of=total)))
+        found.append(BankWord(text=text, auc=auc, images=images, of=total))
     # Of words with the same images the longest says most.
-    found.sort(key=lambda each: (-each[0], -len(each[1].text), each[1].text))
+    found.sort(key=lambda word: (-word.z, -len(word.text), word.text))
     kept = list[BankWord]()
-    for z, word in found:
-        if z <= 0 or len(kept) == count:
+    for word in found:
+        if word.z <= 0 or len(kept) == count:
             break
         if not any(_overlap(word.text, other.text) for other in kept):
             kept.append(word)

@@ -8,7 +8,14 @@ from openmaia.offline.experimenter import contexts, design, spurious
 from openmaia.offline.experimenter.answers import MOST, RECOGNISED, RETAINED, ShownBeside, answer, reach, told_apart
 from openmaia.offline.experimenter.design import Hypothesis, screen
 from openmaia.offline.experimenter.eyes import Eyes, Sight, bright_part
-from openmaia.offline.experimenter.judge import HypothesisResult, exemplar_evidence, hypotheses, result
+from openmaia.offline.experimenter.judge import (
+    HypothesisResult,
+    Measurements,
+    exemplar_evidence,
+    hypotheses,
+    hypotheses_of_bank,
+    result,
+)
 from openmaia.offline.experimenter.transcript import SeenExemplar, Transcript, read
 
 _EXEMPLARS = f"""\
@@ -55,8 +62,11 @@ tools.display(*images[:6])
 """
 _NONE = "[DESCRIPTION]: NONE"
 
-# Images of the screening that are measured again if an abstention was sent back for lack of experiments.
+# Images of the screening that are measured, again or with a bank for the first time, if an abstention was sent back for lack
+# of experiments.
 _REPEATED = 12
+# Hypotheses of the bank whose controls are one experiment. An abstention needs two.
+_AT_ONCE = 4
 
 
 class ScriptedBackbone:
@@ -84,12 +94,15 @@ class ScriptedBackbone:
         seen = read(messages)
         if spurious.is_task(messages):
             return spurious.reply(seen, messages[-1], self._eyes)
-        if seen.replies > 8 + 2 * seen.sent_back or (seen.is_last_call and not seen.of("screen")):
+        has_measured = bool(seen.of("screen") or seen.of("control"))
+        if seen.replies > 8 + 2 * seen.sent_back or (seen.is_last_call and not has_measured):
             return _write([], answer_text=_NONE)
         if not seen.exemplars and "dataset_exemplars" not in seen.withheld:
             return _write([], code=_EXEMPLARS)
         if "text2image" in seen.withheld:
-            return _write([], answer_text=_looks_like(self._first_guesses(seen)))
+            return _write([], answer_text=_looks_like(self._guesses_without_images(seen)))
+        if begun := hypotheses_of_bank(seen.bank, self._evidence(seen)):
+            return self._test_bank(seen, begun)
         if not seen.of("screen"):
             return _write(self._first_guesses(seen), code=_measure("screen", [each.prompt for each in screen()]))
         candidates = hypotheses(screen(), seen.of("screen"), self._evidence(seen))
@@ -97,19 +110,32 @@ class ScriptedBackbone:
             again = _measure("screen", [each.prompt for each in screen()[:_REPEATED]]) if seen.lacks_evidence else ""
             return _write([], code=again, answer_text=_NONE)
         if seen.lacks_evidence or not (seen.of("control") or seen.is_last_call):
-            return _write([h.name for h in candidates], code=_controls(candidates))
-        return self._conclude(seen, candidates)
+            return _write([h.name for h in candidates], code=_controls(candidates, candidates))
+        return self._conclude(seen, candidates, seen.of("screen"))
 
-    def _conclude(self, seen: Transcript, candidates: Sequence[Hypothesis]) -> str:
+    def _test_bank(self, seen: Transcript, candidates: Sequence[Hypothesis]) -> str:
+        # The bank took the place of the screening, so that the control images are what is usual.
+        measured = {prompt for prompt, _ in seen.measured.get("control", [])}
+        left = [each for each in candidates if not measured.issuperset(design.groups(each, candidates)[0])]
+        if left and not seen.is_last_call:
+            some = left[:_AT_ONCE]
+            return _write([each.name for each in some], code=_controls(some, candidates))
+        if seen.lacks_evidence:
+            return _write([], code=_measure("screen", [each.prompt for each in screen()[:_REPEATED]]))
+        own = {prompt for each in candidates for prompt in design.groups(each, candidates)[0]}
+        usual = [(prompt, value) for prompt, value in seen.of("control") if prompt not in own]
+        return self._conclude(seen, candidates, usual) if usual else _write([], answer_text=_NONE)
+
+    def _conclude(self, seen: Transcript, candidates: Sequence[Hypothesis], usual: Measurements) -> str:
         others = [value for _, value in seen.of("control")]
         if not seen.has_logits:  # the activations of exemplars are probabilities
             others += [exemplar.activation for exemplar in seen.exemplars]
         beside = self._shown_beside(seen, candidates)
         results = [each for each in _results(seen, candidates) if each.hypothesis.name not in seen.refuted]
-        kept = answer(results, reach(seen.of("screen"), others), beside)
+        kept = answer(results, reach(usual, others), beside)
         if kept and not (seen.of("edit") or seen.is_last_call or "edit_images" in seen.withheld):
             return _write([r.hypothesis.name for r in kept], code=_edit(kept, candidates))
-        kept = told_apart(_confirmed(kept, candidates, seen), beside)[:MOST]
+        kept = told_apart(_confirmed(kept, candidates, seen, usual), beside)[:MOST]
         return _write([r.hypothesis.name for r in kept], answer_text=_answer_text(kept))
 
     def _evidence(self, seen: Transcript) -> dict[str, float]:
@@ -146,6 +172,11 @@ class ScriptedBackbone:
     def _first_guesses(self, seen: Transcript) -> list[str]:
         return _strongest(self._evidence(seen), 6, 0.3)
 
+    def _guesses_without_images(self, seen: Transcript) -> list[str]:
+        # What the exemplars show, or else the best word of the bank.
+        guesses = self._first_guesses(seen) or [each.name for each in hypotheses_of_bank(seen.bank, {})]
+        return [each for each in guesses if each not in seen.refuted]
+
     def _view(self, message: Message) -> str:
         sights = [self._eyes.see(image.pixels) for image in message.images]
         if not sights:
@@ -173,17 +204,17 @@ def _results(seen: Transcript, candidates: Sequence[Hypothesis]) -> list[Hypothe
 
 
 def _confirmed(
-    kept: Sequence[HypothesisResult], candidates: Sequence[Hypothesis], seen: Transcript
+    kept: Sequence[HypothesisResult], candidates: Sequence[Hypothesis], seen: Transcript, usual: Measurements
 ) -> list[HypothesisResult]:
     # If removal lowers the activation for no concept, the strongest one stays, because edits may fail.
-    usual = statistics.median(value for _, value in seen.of("screen"))
-    others = [r for r in kept if not _owes_to_colour(r, candidates, seen, usual)]
+    middle = statistics.median(value for _, value in usual)
+    others = [r for r in kept if not _owes_to_colour(r, candidates, seen, middle)]
     return [r for r in others if _falls(r, candidates, seen)] or others[:1]
 
 
 def _owes_to_colour(r: HypothesisResult, candidates: Sequence[Hypothesis], seen: Transcript, usual: float) -> bool:
-    # So it is if every edit of its colour leaves less than RETAINED of the activation above `usual`, the median of the
-    # screening.
+    # So it is if every edit of its colour leaves less than RETAINED of the activation above `usual`, the median of
+    # images that are compared.
     if not r.is_object:
         return False
     bases = {base for base, _ in design.removals(r.hypothesis, candidates)}
@@ -199,11 +230,11 @@ def _falls(r: HypothesisResult, candidates: Sequence[Hypothesis], seen: Transcri
     return not edits or sum(edit.before - edit.after for edit in edits) > 0
 
 
-def _controls(candidates: Sequence[Hypothesis]) -> str:
+def _controls(tested: Sequence[Hypothesis], candidates: Sequence[Hypothesis]) -> str:
     # The code marks each image with the name of the hypothesis that it tests, or with `not NAME` if it is a control.
     shots = [
         (prompt, f"not {h.name}" if number else h.name)
-        for h in candidates
+        for h in tested
         for number, group in enumerate(design.groups(h, candidates))
         for prompt in group
     ]

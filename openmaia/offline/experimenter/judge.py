@@ -6,9 +6,10 @@ from dataclasses import dataclass
 import numpy as np
 from scipy import stats
 
+from openmaia.core.services import BankWord
 from openmaia.offline.experimenter.design import COLOUR_WORDS, Hypothesis, ScreeningPrompt
 from openmaia.offline.experimenter.eyes import Sight
-from openmaia.offline.vocabulary.words import BY_NAME, WORDS, WordKind
+from openmaia.offline.vocabulary.words import BY_NAME, WORDS, WordKind, covers, find
 
 Measurements = Sequence[tuple[str, float]]
 """Pairs (prompt, activation)."""
@@ -25,6 +26,9 @@ _PAIRS = 3
 # Additional general words, and additional exact names, for objects that are tested if the score of a colour is more
 # than half of the highest score. In this case, objects that have this colour take the first ranks among the objects.
 _MORE_OBJECTS = 6
+# Largest number of hypotheses that are tested if the bank has named some. They are fewer than after a screening, because
+# a word of the bank is known from many images, and one of the screening from one or two.
+_WITH_BANK = 8
 # Score that a hypothesis must exceed to be tested, in units of the spread of the activations in the screening.
 _LEAST = 0.8
 # Significance level of the controlled tests, one-sided.
@@ -101,6 +105,38 @@ def hypotheses(
     ]
     pairs = _combinations(rows, [each.ground for each, _ in screened], scale)[:_PAIRS]
     return [h for h in sorted(best, key=_rank) + pairs if h.score > _LEAST]
+
+
+def hypotheses_of_bank(words: Sequence[BankWord], evidence: Mapping[str, float]) -> list[Hypothesis]:
+    """Returns hypotheses without a screening, at most _WITH_BANK, in descending order of the score: the words of the bank, and
+    words that the unit's top exemplars show.
+
+    The score of a word is the z of its AUC, 0 without one, and half of its evidence. None if the vocabulary has no word of
+    the bank.
+    """
+    z: dict[tuple[str, ...], float] = {}
+    for word in words:
+        for meant in _meant(word.text):
+            z.setdefault(meant, word.z)
+    if not z:
+        return []
+    shown: dict[tuple[str, ...], float] = {(name,): 0.5 * each for name, each in evidence.items()}
+    scored = [Hypothesis(words=each, score=z.get(each, 0.0) + shown.get(each, 0.0)) for each in {**z, **shown}]
+    return [each for each in sorted(scored, key=_rank) if each.score > _LEAST][:_WITH_BANK]
+
+
+def _meant(text: str) -> list[tuple[str, ...]]:
+    # The hypotheses that a word of the bank stands for. A word of several names, such as "stripes", stands for all of them.
+    found = find(text)
+    if covers(text) and len(found) == 1:
+        return [(found[0].name,)]
+    colours, carriers = (
+        [word.name for word in found if word.kind in kinds]
+        for kinds in ((WordKind.COLOUR,), (WordKind.SHAPE, WordKind.PATTERN))
+    )
+    if covers(text) and len(found) == len(colours) + len(carriers) == 2 and colours and carriers:
+        return [(*colours, *carriers)]
+    return [(word.name,) for word in WORDS if {*text.split()} <= {*word.name.split()}]
 
 
 def result(hypothesis: Hypothesis, own: Sequence[float], controls: Sequence[Sequence[float]]) -> HypothesisResult:

@@ -7,6 +7,7 @@ from itertools import pairwise
 
 from openmaia.core.images import EncodedImage
 from openmaia.core.messages import Message, Role
+from openmaia.core.services import BankWord
 from openmaia.offline.experimenter.refutations import is_refutation, read_refuted
 
 _EXEMPLAR = re.compile(r"^(?P<kind>top|random) (?P<rank>\d+): (?P<value>\S+) \(.*\)$", re.MULTILINE)
@@ -18,6 +19,9 @@ NOT_DRAWN = re.compile(r"^note: could not draw .* of (?P<prompt>'.*'|\".*\")$", 
 _VIEW = re.compile(r"\[\S+, (?P<view>original|masked)\]\s*$")
 
 _SENT_BACK = "[EVIDENCE]:"
+_BANK = re.compile(
+    r"^\d+\. (?P<text>.+) \(bank, AUC (?P<auc>[\d.]+) on (?P<images>\d+) of (?P<of>\d+) images\)$", re.MULTILINE
+)
 _WITHHELD = re.compile(r"^Not available in this investigation: (.*)$", re.MULTILINE)
 
 
@@ -67,6 +71,8 @@ class Transcript:
     """Whether the unit is a class whose logits were measured. The activations of exemplars are then probabilities."""
     not_drawn: set[str] = field(default_factory=set[str])
     """Prompts that the generator could not draw completely."""
+    bank: Sequence[BankWord] = ()
+    """The words of the bank that the question names as hypotheses."""
     withheld: frozenset[str] = frozenset()
     """Tools that the agent may not use."""
     replies: int = 0
@@ -103,10 +109,20 @@ def withheld_tools(text: str) -> frozenset[str]:
     return frozenset(re.findall(r"tools\.(\w+)", found[1])) if found else frozenset()
 
 
+def read_bank_words(messages: Sequence[Message]) -> list[BankWord]:
+    """Returns the words of the bank that the question of an investigation names as hypotheses, the best first."""
+    question = messages[1].text if len(messages) > 1 else ""
+    return [
+        BankWord(text=match["text"], auc=float(match["auc"]), images=int(match["images"]), of=int(match["of"]))
+        for match in _BANK.finditer(question)
+    ]
+
+
 def read(messages: Sequence[Message]) -> Transcript:
     """Reads the messages of an investigation."""
     transcript = Transcript(replies=sum(message.role is Role.ASSISTANT for message in messages))
     transcript.withheld = withheld_tools(messages[0].text if messages else "")
+    transcript.bank = read_bank_words(messages)
     observations = [message for message in messages[2:] if message.role is Role.USER]
     for message in observations:
         # The images of a test are neither exemplars nor of an experiment.

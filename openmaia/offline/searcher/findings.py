@@ -7,12 +7,11 @@ from statistics import fmean
 
 from openmaia.core.messages import Message, Role
 from openmaia.offline.experimenter.refutations import read_refuted
-from openmaia.offline.experimenter.transcript import withheld_tools
+from openmaia.offline.experimenter.transcript import read_bank_words, withheld_tools
 
 _VALUES = re.compile(r"^(screen|single|crowd|around|pair|check|recheck|edit|except): ([-+.\de naif]+)$", re.MULTILINE)
 _HIGHEST = re.compile(r"^highest: (\S+) for ", re.MULTILINE)
 _EXEMPLAR = re.compile(r"^(top|random) exemplar: (\S+)$", re.MULTILINE)
-_BANK = re.compile(r"^\d+\. (.+) \(bank, AUC [\d.]+ on \d+ of \d+ images\)$", re.MULTILINE)
 _SEEN = re.compile(
     r"^\[[^\]]*\] (?P<whole>[^;\n]*?)(?:; where the unit responds: (?P<part>[^;\n]*?)|; [^\n]*)?\.?$", re.MULTILINE
 )
@@ -72,7 +71,7 @@ def read(messages: Sequence[Message]) -> Findings:
     """Reads the messages of an investigation."""
     found = Findings(replies=sum(each.role is Role.ASSISTANT for each in messages))
     found.withheld = withheld_tools(messages[0].text)
-    found.bank = _BANK.findall(messages[1].text) if len(messages) > 1 else ()
+    found.bank = [each.text for each in read_bank_words(messages)]
     found.refuted = read_refuted(messages)
     found.has_looked = any("dataset_exemplars" in each.text for each in messages[2:] if each.role is Role.ASSISTANT)
     for message in messages[2:]:
