@@ -1,5 +1,6 @@
 """Rounds in a real run, on Ray and without it, and what its evaluation shows."""
 
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -28,34 +29,52 @@ def evaluated(run: Run, column: str) -> dict[str, set[Any]]:
     }
 
 
-def test_rounds_and_scores_on_ray_are_those_of_one_process_whatever_the_batches(
-    pictures: Path, exemplars_folder: Path, tmp_path: Path, ray_cluster: None
-):
-    from openmaia.distributed.sweep import run_sweep
+Make = Callable[..., Config]
+
+
+@pytest.fixture(scope="module")
+def make(pictures: Path, exemplars_folder: Path, tmp_path_factory: pytest.TempPathFactory) -> Make:
+    folder = tmp_path_factory.mktemp("rounds")
 
     def made(name: str, *overrides: str) -> Config:
         more = (
-            f"paths.runs={tmp_path / name}",
+            f"paths.runs={folder / name}",
             "units=mono=0",
             "task.evidence.rounds=2",
             "evaluate.n=4",
             "evaluate.looks=[]",
             *overrides,
         )
-        return configured(pictures, exemplars_folder, tmp_path, (WRONG, WRONG, ANSWER), more)
+        return configured(pictures, exemplars_folder, folder, (WRONG, WRONG, ANSWER), more)
 
-    alone = in_process(made("alone"))
-    outcome = run_sweep(made("ray", *SMALL_BATCHES), ConfigAssembly(), Quiet())
+    return made
+
+
+@pytest.fixture(scope="module")
+def in_one_process(make: Make) -> Run:
+    return in_process(make("alone"))
+
+
+def test_rounds_show_the_agent_no_image_and_no_prompt_of_the_evaluation(in_one_process: Run):
+    [record] = records(in_one_process)
+    assert len(record.tests) == 3 and record.labels == ("red",)
+    prompts, digests = evaluated(in_one_process, "prompt"), evaluated(in_one_process, "digest")
+    name = f"{record.unit.layer}/{record.unit.index}-0"
+    samples = [sample for test in record.tests for sample in test.samples]
+    assert not {sample.prompt for sample in samples} & prompts[name]
+    assert not {sample.digest for sample in samples} & set[Any]().union(*digests.values())
+    assert len({(sample.prompt, sample.seed) for sample in samples}) == len(samples)
+
+
+@pytest.mark.nightly
+def test_rounds_and_scores_on_ray_are_those_of_one_process_whatever_the_batches(
+    make: Make, in_one_process: Run, ray_cluster: None
+):
+    from openmaia.distributed.sweep import run_sweep
+
+    outcome = run_sweep(make("ray", *SMALL_BATCHES), ConfigAssembly(), Quiet())
     assert outcome.failed == {}
-    assert outcome.run.scores() == alone.scores()
-    assert run_sweep(made("ray", *SMALL_BATCHES), ConfigAssembly(), Quiet()).was_complete
-    found = records(outcome.run)
-    assert [comparable(record) for record in found] == [comparable(record) for record in records(alone)]
-    assert [len(record.tests) for record in found] == [3] and found[0].labels == ("red",)
-    prompts, digests = evaluated(outcome.run, "prompt"), evaluated(outcome.run, "digest")
-    for record in found:
-        name = f"{record.unit.layer}/{record.unit.index}-0"
-        samples = [sample for test in record.tests for sample in test.samples]
-        assert not {sample.prompt for sample in samples} & prompts[name]
-        assert not {sample.digest for sample in samples} & set[Any]().union(*digests.values())
-        assert len({(sample.prompt, sample.seed) for sample in samples}) == len(samples)
+    assert outcome.run.scores() == in_one_process.scores()
+    assert run_sweep(make("ray", *SMALL_BATCHES), ConfigAssembly(), Quiet()).was_complete
+    found, expected = ([comparable(each) for each in records(run)] for run in (outcome.run, in_one_process))
+    assert found == expected
