@@ -355,7 +355,7 @@ def section(figures: dict[str, Any]) -> str:
 experimenter tests at most eight hypotheses, the best words of the bank and words that top exemplars show, and has no screening. Sizes
 were chosen before any result: {" ".join(f"`{each}`" for each in BANK)}, with rounds {" ".join(f"`{each}`" for each in ROUNDS)}. *Bank alone*: the bank's
 best word, without exemplars and images of its own. Answers are tested by today's rule with the images of seed {SEED}, as those without a
-bank were [above](#the-same-descriptions-with-other-images); abstentions count as not supported. Each unit and agent is in bank.csv.
+bank were [below](#the-same-descriptions-with-other-images); abstentions count as not supported. Each unit and agent is in bank.csv.
 
 | agent | described | supported, of all | {" | ".join(f"`{layer}`" for layer in LAYERS)} | times the share without a bank | units gained, lost | images per unit | descriptions given to other units that are supported | random words that are supported |
 |---|---|---|{"---|" * len(LAYERS)}---|---|---|---|---|
