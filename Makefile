@@ -7,7 +7,7 @@ BIN := .venv/bin
 setup: .venv/.ready
 
 # With what packages are installed; .ci/run gives it another program, and pip more flags.
-INSTALL ?= $(BIN)/python -m pip install --quiet --disable-pip-version-check $(PIP_FLAGS)
+INSTALL = $(BIN)/python -m pip install --quiet --disable-pip-version-check $(PIP_FLAGS)
 
 $(BIN)/python:
 	@$(PYTHON) -c 'import sys; sys.exit(not (3, 11) <= sys.version_info[:2] <= (3, 12))' \

@@ -19,8 +19,6 @@ def find_mistyped(value: Any, hint: Any, *, finite: bool = True) -> str | None:
     """
     if hint is Any:
         return None
-    if isinstance(hint, type) and not is_dataclass(hint) and get_origin(hint) is None:
-        return None if _is_scalar(value, hint, finite) else ""
     origin, parts = _taken_apart(hint)
     if origin in (Union, types.UnionType):
         places = [find_mistyped(value, part, finite=finite) for part in parts]

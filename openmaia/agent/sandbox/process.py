@@ -46,10 +46,13 @@ class Child:
         self._process = Launched(level, limits, scratch, make_unpacking(len(self._pack)))
         self.pid, self.hides_files = self._process.pid, self._process.hides_files
         self.on_text: Callable[[bytes], None] = lambda data: None
-        self._pidfd = -1
-        if hasattr(os, "pidfd_open"):
-            with contextlib.suppress(ProcessLookupError):  # it ended already, with its supervisor
-                self._pidfd = os.pidfd_open(self.pid)
+        try:
+            self._pidfd = os.pidfd_open(self.pid) if hasattr(os, "pidfd_open") else -1
+        except ProcessLookupError:  # it ended already, with its supervisor
+            self._pidfd = -1
+        except BaseException:  # for want of descriptors or memory: nobody else ends it
+            self._process.reap()
+            raise
         self._ended = False
         self._reaped: ProcessEnd | None = None
         self._next_watch = 0.0

@@ -110,9 +110,9 @@ def _wrong(run: Run) -> Finding | None:
     shares = supported_shares(run)
     kinds = {SHUFFLED: "other units' descriptions", RANDOM: "random words"}
     found = [
-        f"{percent(share)} of {text} (at most {percent(high)})"
+        f"{percent(shares[name][0])} of {text} (at most {percent(shares[name][2])})"
         for name, text in kinds.items()
-        for share, _, high in ([shares[name]] if name in shares else [])
+        if name in shares
     ]
     said = f"for comparison, the same rule supports {' and '.join(found)}"
     return Finding(headline=said, sentence=said) if found else None

@@ -2,7 +2,7 @@
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from functools import cached_property, partial
-from itertools import takewhile
+from itertools import islice, takewhile
 from typing import Any
 
 from openmaia.agent.tasks.reasoning import separate
@@ -10,7 +10,7 @@ from openmaia.core.errors import ServiceUnavailable, UsageError
 from openmaia.core.messages import Chat, Message, Part, Reply
 from openmaia.core.shipped import install_command
 from openmaia.models.backbones.anthropic_api import Anthropic
-from openmaia.models.backbones.batches import CLOCKS_DIFFER, BatchState, Unanswered
+from openmaia.models.backbones.batches import CLOCKS_DIFFER, MOST_LISTED, BatchState, Unanswered
 from openmaia.models.backbones.chat_format import ACCEPTED_TEMPERATURE, base64_png, temperature
 from openmaia.models.backbones.endpoint import Endpoint
 from openmaia.models.backbones.failures import Failure
@@ -89,15 +89,13 @@ class AnthropicBackbone(Endpoint):
     def find_batch(self, name: str, requests: Sequence[str], since: float, known: Collection[str]) -> str:
         # The API keeps no name for a batch. The ids of its requests are in its results, so that it has to have ended.
         oldest = since - CLOCKS_DIFFER
-        batches = self._asked_of(
-            # The newest first; further pages are asked for as they are read.
-            lambda: list(
-                takewhile(
-                    lambda batch: batch.created_at.timestamp() >= oldest, self._client.messages.batches.list(limit=100)
-                )
-            )
-        )
-        for batch in batches:
+
+        def listed() -> list[Any]:
+            # The newest first, by the API's documentation. Further pages are asked for as they are read.
+            batches = islice(self._client.messages.batches.list(limit=100), MOST_LISTED)
+            return list(takewhile(lambda batch: batch.created_at.timestamp() >= oldest, batches))
+
+        for batch in self._asked_of(listed):
             # All counts together are the number of requests, from the beginning on.
             count = sum(value for _, value in batch.request_counts)
             if batch.id in known or count != len(requests):

@@ -43,6 +43,8 @@ _KEPT = {
 """What is stored of a reply without a batch."""
 CLOCKS_DIFFER = 300.0
 """Seconds by which the clocks of this machine and of a server may differ."""
+MOST_LISTED = 10_000
+"""Batches among which one is looked for whose id was lost."""
 TRIES = 3
 """Batches in which a request is sent if they expire before it is answered."""
 

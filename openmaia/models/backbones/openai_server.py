@@ -5,14 +5,14 @@ import math
 import threading
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from functools import cached_property, partial
-from itertools import takewhile
+from itertools import islice
 from typing import Any
 
 import openai
 
 from openmaia.core.images import EncodedImage
 from openmaia.core.messages import Chat, Message, Reply, Role
-from openmaia.models.backbones.batches import CLOCKS_DIFFER, BatchState, Unanswered
+from openmaia.models.backbones.batches import MOST_LISTED, BatchState, Unanswered
 from openmaia.models.backbones.chat_format import (
     ACCEPTED_TEMPERATURE,
     HIGHEST_TEMPERATURE,
@@ -157,12 +157,12 @@ class OpenAiBackbone(Endpoint):
         return batch.id
 
     def find_batch(self, name: str, requests: Sequence[str], since: float, known: Collection[str]) -> str:
-        oldest = since - CLOCKS_DIFFER
-        batches = self._asked_of(
-            # The newest first; further pages are asked for as they are read.
-            lambda: list(takewhile(lambda batch: batch.created_at >= oldest, self._client.batches.list(limit=100)))
-        )
-        return next((batch.id for batch in batches if (batch.metadata or {}).get(BATCH_NAME) == name), "")
+        def find() -> str:
+            # Further pages are asked for as they are read. The API promises no order.
+            batches = islice(self._client.batches.list(limit=100), MOST_LISTED)
+            return next((batch.id for batch in batches if (batch.metadata or {}).get(BATCH_NAME) == name), "")
+
+        return self._asked_of(find)
 
     def batch_state(self, batch: str) -> BatchState:
         found = self._asked_of(lambda: self._client.batches.retrieve(batch))

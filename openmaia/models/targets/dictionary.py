@@ -31,8 +31,6 @@ _SPARE = 8  # candidates beyond k, where the k largest are looked for in single 
 
 _TRIED = 16  # positions on which it is seen whether few enough features are active for single precision
 
-_CANDIDATES = 2**13  # whose values are computed at a time, with two rows of channels each
-
 _EPSILON = 1e-5  # of SAELens's layer_norm, added to the standard deviation
 
 
@@ -127,16 +125,17 @@ class Dictionary:
             largest[unsure], feature[unsure] = _largest(again, self.k)
         return largest, feature
 
-    def _active(self, given: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
+    def _active(self, given: torch.Tensor, cells: int) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
         """Returns rows, features and values of what is above the thresholds, for normalised channels of shape
-        (positions, channels)."""
+        (positions, channels). `cells` as in `all`."""
         candidates = self._candidates(given)
         if candidates is None:
             return _active(torch.addmm(self.bias, given, self.encoder.T), self.threshold)
         row, feature = candidates
+        step = max(1, cells // (2 * given.shape[1]))  # a candidate takes a row of the encoder and one of the channels
         exact = [
             torch.einsum("vc,vc->v", self.encoder[features], given[rows])
-            for rows, features in zip(row.split(_CANDIDATES), feature.split(_CANDIDATES), strict=True)
+            for rows, features in zip(row.split(step), feature.split(step), strict=True)
         ]
         values = torch.cat(exact) + self.bias[feature]
         is_active = ~(values <= self.threshold[feature])
@@ -181,7 +180,7 @@ class Dictionary:
             if self.k:
                 row, feature, values = _above(*self._largest(given), threshold)
             elif len(encoder) == self.units:
-                row, feature, values = self._active(given)
+                row, feature, values = self._active(given, cells)
             else:
                 row, feature, values = _active(torch.addmm(bias, given, encoder.T), threshold)
             row += first

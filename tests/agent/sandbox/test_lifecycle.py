@@ -147,9 +147,13 @@ def test_start_is_repeated_when_the_template_dies_before_it_forks(fresh):
     agent: Agent = fresh()
     start = threading.Thread(target=agent.sandbox.start)
     start.start()
-    while not struct.unpack("i", fcntl.ioctl(used._socket, termios.TIOCOUTQ, bytes(4)))[0]:
-        time.sleep(0.01)  # until the template has been asked
-    os.kill(first, signal.SIGKILL)
+    try:
+        deadline = time.monotonic() + 30
+        while not struct.unpack("i", fcntl.ioctl(used._socket, termios.TIOCOUTQ, bytes(4)))[0]:
+            assert time.monotonic() < deadline, "the template was not asked"
+            time.sleep(0.01)
+    finally:
+        os.kill(first, signal.SIGKILL)
     start.join(30)
     assert agent.text("print(1)") == "1" and find_template() not in (None, first)
 
