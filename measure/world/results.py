@@ -27,7 +27,8 @@ The minutes of hidden units, class outputs and shortcuts are those of a
 machine that had much other work. Where nothing else is said, the agent is that of the date: from 2026-11-30 on it also names
 patterned backgrounds, claims a kind that the viewer overlooks in fewer than five telling exemplars, and of two words for the same
 kinds keeps the first. After the class outputs were measured, stripes of any direction were added to the backgrounds, and each compound is
-held against its own bar.
+held against its own bar. Later on that day the agent began to compare words, compounds, alternatives and exceptions by how well they explain all images
+that it measured. No figure below is of that agent, with which only the demo was run again: the same labels.
 """
 
 

@@ -239,9 +239,9 @@ class RunQuestions:
         config = restore(stored, self._run.files.root, [] if model == OWN_BACKBONE else [model])
         if not of_config(config.backbone).reads_prompts:
             raise UsageError(f"--model {model}: backbone.kind={config.backbone.kind} is no language model")
-        # A question has no images, so that no viewer is loaded, whose weights may not be on this machine.
-        config = replace(config, backbone=replace(config.backbone, sees="images"))
-        asked = metered(backbones.backbone(config), "backbone", command_ledger(self._run, config), 0.0)
+        # The weights of a viewer may not be on this machine.
+        loaded = backbones.backbone(config, has_images=False)
+        asked = metered(loaded, "backbone", command_ledger(self._run, config), 0.0)
         speaker = LanguageModel(asked, backbones.backbone_name(config))
         return phrase_answer(answer, speaker, self.layers)
 

@@ -9,17 +9,19 @@ from openmaia.core.services import Backbone
 from openmaia.runs.run import Run
 
 
-def backbone(config: Config, section: str = "backbone", run: Run | None = None) -> Backbone:
+def backbone(
+    config: Config, section: str = "backbone", run: Run | None = None, *, has_images: bool = True
+) -> Backbone:
     """Loads the backbone of the section `backbone` or `evaluate.writer`: with a viewer if its key `sees` is "text".
 
-    `run` keeps its batches, by default that of the config.
+    `run` keeps its batches, by default that of the config. Without a viewer if its chats have no images (`has_images`).
     """
     agent = build_section(config, section)
     if getattr(attrgetter(section)(config), "batch", False):
         from openmaia.models.backbones.batches import BatchedBackbone
 
         agent = BatchedBackbone(agent, (run or Run.of(config)).files)
-    if attrgetter(section)(config).sees == "images":
+    if attrgetter(section)(config).sees == "images" or not has_images:
         return agent
     from openmaia.models.backbones.viewer import BackboneWithViewer
 

@@ -377,7 +377,9 @@ class BankWord:
 
     @property
     def z(self) -> float:
-        """Mann-Whitney's z of the AUC, without a correction for ties."""
+        """Mann-Whitney's z of the AUC, without a correction for ties. 0 where all images have the word, or none."""
+        if not 0 < self.images < self.of:
+            return 0.0
         return (self.auc - 0.5) / ((self.of + 1) / (12 * self.images * (self.of - self.images))) ** 0.5
 
 

@@ -17,11 +17,11 @@ def show_answer(answer: RunAnswer, most: int) -> None:
         if len(answer.told) < len(answer.units):
             say(f"the model was told of the best {len(answer.told)} of {len(answer.units):,} units", dim=True)
         say(
-            "only the names of units are checked in the words of the model; what the run says of them is in the table",
+            "only the names of units are checked in the words of the model; what the run says of them is in the table (--top N)",
             dim=True,
         )
     if answer.struck:
-        say(f"struck, because it is none of the units that were found: {first_line(', '.join(answer.struck))}")
+        say(f"struck, because it is none of the units that the model was told of: {first_line(', '.join(answer.struck))}")
     if answer.unphrased:
         say(f"the model gave no answer that can be used: {first_line(answer.unphrased)}")
     if answer.reasons:
@@ -58,6 +58,7 @@ def answer_document(answer: RunAnswer) -> dict[str, Any]:
         "considered": answer.considered,
         "searched": list(answer.sources),
         "phrased": answer.phrased,
+        "told": len(answer.told),
         "struck": list(answer.struck),
         "unphrased": answer.unphrased,
         "predicted": answer.reasons.predicted if answer.reasons else None,

@@ -79,8 +79,8 @@ def show_table(
     )
     lines = [[Text(cell) if isinstance(cell, str) else cell for cell in row] for row in rows]
     sizes = [
-        [Measurement.get(console, console.options, cell) for cell in (Text(column), *(line[number] for line in lines))]
-        for number, column in enumerate(columns)
+        [Measurement.get(console, console.options, cell) for cell in (Text(column), *cells)]
+        for column, *cells in zip(columns, *lines, strict=True)
     ]
     words, texts = ([max(getattr(each, name) for each in size) for size in sizes] for name in ("minimum", "maximum"))
     kept = [

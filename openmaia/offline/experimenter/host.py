@@ -174,8 +174,9 @@ class ScriptedBackbone:
 
     def _guesses_without_images(self, seen: Transcript) -> list[str]:
         # What the exemplars show, or else the best word of the bank.
-        guesses = self._first_guesses(seen) or [each.name for each in hypotheses_of_bank(seen.bank, {})]
-        return [each for each in guesses if each not in seen.refuted]
+        of_bank = [each.name for each in hypotheses_of_bank(seen.bank, {})]
+        left = ([each for each in some if each not in seen.refuted] for some in (self._first_guesses(seen), of_bank))
+        return next(filter(None, left), [])
 
     def _view(self, message: Message) -> str:
         sights = [self._eyes.see(image.pixels) for image in message.images]

@@ -20,7 +20,7 @@ _VIEW = re.compile(r"\[\S+, (?P<view>original|masked)\]\s*$")
 
 _SENT_BACK = "[EVIDENCE]:"
 _BANK = re.compile(
-    r"^\d+\. (?P<text>.+) \(bank, AUC (?P<auc>[\d.]+) on (?P<images>\d+) of (?P<of>\d+) images\)$", re.MULTILINE
+    r"^\d+\. (?P<text>.+) \(bank, AUC (?P<auc>[01](?:\.\d+)?) on (?P<images>\d+) of (?P<of>\d+) images\)$", re.MULTILINE
 )
 _WITHHELD = re.compile(r"^Not available in this investigation: (.*)$", re.MULTILINE)
 
