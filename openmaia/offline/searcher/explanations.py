@@ -32,6 +32,7 @@ class Explanation:
     """The labels of an answer, and how well they fit."""
 
     labels: tuple[str, ...]
+    """The one that excites the unit most comes first."""
     fit: float
     """The F1 score of a prediction: the images that show one of the labels excite the unit, and no others."""
 
@@ -64,13 +65,14 @@ def explanations(
         values: The activation of each image.
         without: Words of which no label may have one.
     """
-    is_excited = excited(np.array(values))
+    every = np.array(values)
+    is_excited = excited(every)
     rough = dict(_tried(sentences, is_excited.astype(np.float32), without))
     compared = sorted(rough, key=lambda each: (rough[each], each))[:_COMPARED]
     shown_by = {labels: _shown(labels, sentences) for labels in compared}
     errors = {labels: _weighed(labels, int((has ^ is_excited).sum())) for labels, has in shown_by.items()}
     return [
-        Explanation(labels=each, fit=_f1(shown_by[each], is_excited))
+        Explanation(labels=_strongest_first(each, sentences, every), fit=_f1(shown_by[each], is_excited))
         for each in sorted(errors, key=lambda each: (errors[each], each))[:_KEPT]
     ]
 
@@ -125,6 +127,15 @@ def _weighed(labels: Sequence[str], errors: float) -> float:
 
 def _shown(labels: Sequence[str], sentences: Sequence[str]) -> Mask:
     return np.array([any(shows(each, label) for label in labels) for each in sentences])
+
+
+def _strongest_first(
+    labels: tuple[str, ...], sentences: Sequence[str], values: npt.NDArray[np.float64]
+) -> tuple[str, ...]:
+    if len(labels) == 1:
+        return labels
+    means = {each: values[has].mean() if (has := _shown([each], sentences)).any() else -np.inf for each in labels}
+    return tuple(sorted(labels, key=lambda each: -means[each]))
 
 
 def _f1(has: Mask, is_excited: Mask) -> float:
