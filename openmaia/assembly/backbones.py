@@ -9,9 +9,7 @@ from openmaia.core.services import Backbone
 from openmaia.runs.run import Run
 
 
-def backbone(
-    config: Config, section: str = "backbone", run: Run | None = None, *, has_images: bool = True
-) -> Backbone:
+def backbone(config: Config, section: str = "backbone", run: Run | None = None, *, has_images: bool = True) -> Backbone:
     """Loads the backbone of the section `backbone` or `evaluate.writer`: with a viewer if its key `sees` is "text".
 
     `run` keeps its batches, by default that of the config. Without a viewer if its chats have no images (`has_images`).

@@ -144,8 +144,9 @@ def test_model_cites_units_and_others_are_struck(made: Run, capsys: pytest.Captu
     told = spoken.chats[0].messages[1].text
     assert "[layer4/1] boat on the sea (not tested)" in told and "layer4/0" not in told
     show_answer(said, 20)
-    assert "struck, because it is none of the units that the model was told of: layer4/99, layer3/7, layer4/0" in " ".join(
-        capsys.readouterr().out.split()
+    assert (
+        "struck, because it is none of the units that the model was told of: layer4/99, layer3/7, layer4/0"
+        in " ".join(capsys.readouterr().out.split())
     )
 
 

@@ -21,7 +21,9 @@ def show_answer(answer: RunAnswer, most: int) -> None:
             dim=True,
         )
     if answer.struck:
-        say(f"struck, because it is none of the units that the model was told of: {first_line(', '.join(answer.struck))}")
+        say(
+            f"struck, because it is none of the units that the model was told of: {first_line(', '.join(answer.struck))}"
+        )
     if answer.unphrased:
         say(f"the model gave no answer that can be used: {first_line(answer.unphrased)}")
     if answer.reasons:
