@@ -56,7 +56,6 @@ class Answered:
 
     question: str
     answer: RunAnswer
-    told: tuple[CitedUnit, ...]
     cited: tuple[CitedUnit, ...]
     right: int
     """Of those cited, the ones to be named."""
@@ -172,7 +171,6 @@ def read(
     return Answered(
         question=text,
         answer=said,
-        told=told,
         cited=cited,
         right=count(cited),
         told_right=count(told),
@@ -226,7 +224,9 @@ def figures(found: Sequence[Answered]) -> dict[str, Any]:
     def length(name: str) -> int:
         return sum(len(getattr(each, name)) for each in found)
 
-    units, struck = sum(len(each.answer.units) for each in found), sum(len(each.answer.struck) for each in found)
+    units, told, struck = (
+        sum(len(getattr(each.answer, name)) for each in found) for name in ("units", "told", "struck")
+    )
     wanted = total("to_name")
     return {
         "questions": len(found),
@@ -234,11 +234,11 @@ def figures(found: Sequence[Answered]) -> dict[str, Any]:
         "attempts": total("attempts"),
         "struck": struck,
         "found": units,
-        "told": length("told"),
+        "told": told,
         "cited": length("cited"),
         "precision": {
             "ask": proportion(total("found_right"), units),
-            "told": proportion(total("told_right"), length("told")),
+            "told": proportion(total("told_right"), told),
             "model": proportion(total("right"), length("cited")),
         },
         "recall": {
@@ -262,7 +262,7 @@ def proportion(part: int, whole: int) -> list[float] | None:
 
 def row(units: str, one: Answered) -> list[Any]:
     return [
-        units, one.question, len(one.answer.units), len(one.told), len(one.cited), one.right, one.to_name, one.sentences,
+        units, one.question, len(one.answer.units), len(one.answer.told), len(one.cited), one.right, one.to_name, one.sentences,
         " ".join(one.answer.struck), "; ".join(one.untold), " ".join(one.misjudged), one.attempts, round(one.seconds, 1),
         one.answer.unphrased, one.answer.phrased,
     ]  # fmt: skip

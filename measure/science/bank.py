@@ -35,7 +35,6 @@ from openmaia.evaluation.analysis.significance import RANDOM, SHUFFLED, supporte
 from openmaia.evaluation.analysis.statistics import proportion
 from openmaia.evaluation.analysis.verdict import UnitVerdict, Verdict, run_verdicts, write_summary
 from openmaia.evaluation.run import evaluate_run, measure_together, untested_claims
-from openmaia.runs.claimed import claim_record
 from openmaia.runs.records import Record
 from openmaia.runs.run import TRIALS, InvestigationId, Run
 
@@ -212,7 +211,10 @@ def tested(before: Mapping[str, Run], found: Mapping[str, Answers], smoke: bool)
     """
     settings = {name: tests_config(name, smoke) for name in found}
     any_of_them = next(iter(settings.values()))
-    runs = {name: stored(answers, name, settings[name]) for name, answers in found.items()}
+    claims = {
+        name: {unit: each.labels for unit, each in answers.items() if each.labels} for name, answers in found.items()
+    }
+    runs = {name: repeat.stored(settings[name], claims[name], name) for name in found}
     services = in_process(any_of_them)
     services = replace(services, generator=setting.Remembering(services.generator))
     together = list(before.values())
@@ -240,17 +242,6 @@ def tests_config(name: str, smoke: bool) -> Config:
         f"paths.runs={setting.CACHE}/science/runs",
     )
     return setting.config(CONFIG, (*stored, f"seed={SEED}", "evaluate.detect=0", *few))
-
-
-def stored(answers: Answers, method: str, settings: Config) -> Run:
-    run = Run.create(settings)
-    claims = {unit: each.labels for unit, each in answers.items() if each.labels}
-    done = {each.unit for each in run.done()}
-    for unit, labels in claims.items():
-        if unit not in done:
-            run.publish(claim_record(run, unit, method, "; ".join(labels), labels))
-    run.set_plan(sorted(claims), 1)
-    return run
 
 
 def copy_trials(runs: Sequence[Run], run: Run) -> None:

@@ -14,6 +14,7 @@ from typing import Any
 from measure.measuring import machine, shown
 from measure.science import real, sections, setting
 from measure.science.real import CONFIG, LAYERS, OWN, command
+from openmaia.config.schema import Config
 from openmaia.core.units import Unit
 from openmaia.evaluation.analysis.significance import RANDOM, SHUFFLED, supported_shares
 from openmaia.evaluation.analysis.statistics import proportion
@@ -100,13 +101,19 @@ def tested(claims: Mapping[Unit, tuple[str, ...]], seed: int, overrides: tuple[s
         ),
     )
     setting.ready(settings, list(LAYERS))
+    run = stored(settings, claims, OWN)
+    command("evaluate", str(run.files.root))
+    return run
+
+
+def stored(settings: Config, claims: Mapping[Unit, tuple[str, ...]], method: str) -> Run:
+    """Returns the run of a config, with the labels that a method gave to units as its descriptions. Those that it has stay."""
     run = Run.create(settings)
     done = {each.unit for each in run.done()}
     for unit, labels in claims.items():
         if unit not in done:
-            run.publish(claim_record(run, unit, OWN, "; ".join(labels), labels))
+            run.publish(claim_record(run, unit, method, "; ".join(labels), labels))
     run.set_plan(sorted(claims), 1)
-    command("evaluate", str(run.files.root))
     return run
 
 

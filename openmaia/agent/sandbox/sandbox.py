@@ -108,8 +108,8 @@ class Sandbox:
 
     def start(self) -> None:
         """Starts the process if there is none, and returns before it is ready."""
-        level = self.level
         if self._child is None:
+            level = self.level
             _repeat(lambda: self._begin(level))
 
     def _begin(self, level: SandboxLevel) -> Child:

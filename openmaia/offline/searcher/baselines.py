@@ -35,5 +35,4 @@ def at_random(labels: Collection[str], seen: Findings, conversation: str) -> tup
 
 
 def _without_refuted(labels: Collection[str], seen: Findings) -> list[str]:
-    refuted = frozenset[str]().union(*seen.refuted)
-    return [each for each in labels if each not in refuted]
+    return [each for each in labels if each not in seen.refuted_labels]

@@ -10,6 +10,9 @@ from openmaia.offline.searcher.labels import EXCEPT, narrower, shows, single, te
 
 Activations = npt.NDArray[np.float64]
 
+KINDS = ("group", "time")
+"""The kinds of labels that are exceptions. No single kinds: too few images show one of them by chance, and there are many."""
+
 # The share of the activation that an exception takes away in scenes that are measured already, and in how many standard errors.
 _LOST, _SURE = 0.5, 2.0
 # Scenes with an exception that are measured already, at least, and exceptions that are tested on pairs.
@@ -34,11 +37,13 @@ def exceptions(label: str, sentences: Sequence[str], values: Sequence[float], wi
     return [f"{label}{EXCEPT}{each}" for each in likely if each not in without][:_TESTED]
 
 
+def is_apart(label: str, exception: str) -> bool:
+    """Whether an image can show a label with an exception: the label neither says it nor something narrower."""
+    return not terms(label) & {exception, *narrower(exception)}
+
+
 def _names(label: str) -> Iterator[str]:
-    own = terms(label)
-    # No single kinds: too few images show one of them by chance, and there are many.
-    tried = (each for each, what in single().items() if what in ("group", "time"))
-    yield from (each for each in tried if not own & {each, *narrower(each)})
+    yield from (each for each, what in single().items() if what in KINDS and is_apart(label, each))
 
 
 def _fall(values: Activations, has: Mask, least: float) -> float:

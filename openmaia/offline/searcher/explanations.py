@@ -12,7 +12,8 @@ import numpy.typing as npt
 
 from openmaia.core.images import Mask
 from openmaia.offline.searcher.compounds import compounds, is_sayable, scenery
-from openmaia.offline.searcher.labels import EXCEPT, narrower, scene_of, shown, shows, single, terms
+from openmaia.offline.searcher.exceptions import KINDS, is_apart
+from openmaia.offline.searcher.labels import EXCEPT, scene_of, shown, shows, single, terms
 
 # An image excites a unit if its activation is above the usual low ones by this share of the way to the highest ones.
 _EXCITED, _LOW, _HIGHEST = 0.18, 0.2, 3
@@ -101,11 +102,9 @@ def _tried(
     errors[np.tril_indices(len(errors))] = np.inf
     found += [(names, error) for names, error in _named(one, errors) if not terms(names[0]) & terms(names[1])]
     errors = total + (every[:, None] - both) - 2 * (hits[:, None] - both_hits)
-    errors[:, [single()[each] not in ("group", "time") for each in one.names]] = np.inf
+    errors[:, [single()[each] not in KINDS for each in one.names]] = np.inf
     found += [
-        ((f"{name}{EXCEPT}{other}",), error)
-        for (name, other), error in _named(one, errors)
-        if not terms(name) & {other, *narrower(other)}
+        ((f"{name}{EXCEPT}{other}",), error) for (name, other), error in _named(one, errors) if is_apart(name, other)
     ]
     return [(labels, _weighed(labels, error)) for labels, error in found]
 

@@ -56,6 +56,11 @@ class Findings:
     is_last_call: bool = False
     """Whether the latest message demands the final answer."""
 
+    @property
+    def refuted_labels(self) -> frozenset[str]:
+        """All labels of answers that were sent back."""
+        return frozenset[str]().union(*self.refuted)
+
     def telling(self, *stages: str) -> list[ToldExemplar]:
         """Returns the exemplars that tell what excites the unit: without top exemplars that hardly excite it. Empty if all of them
         are far weaker than the images of some stages: then the dataset lacks what excites the unit."""

@@ -155,8 +155,7 @@ class Searcher:
             if stage not in seen.values and not seen.is_last_call:
                 return _code(new, _measure(stage, prompts))
             stages, tested = [*stages, (stage, prompts)], [*tested, *new]
-        refuted = frozenset[str]().union(*seen.refuted)
-        left = (each for each in self._explained(seen, stages) if not refuted & {*each.labels})
+        left = (each for each in self._explained(seen, stages) if seen.refuted_labels.isdisjoint(each.labels))
         best = next(left, None)
         return _answer(best.labels) if best and best.fit >= _SURE else self._conclude(seen, one, two)
 
