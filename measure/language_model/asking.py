@@ -92,20 +92,20 @@ def main() -> None:
         for name, make in MAKE.items():
             rows = [each for each in stored if each["units"] == name]
             found |= {name: list(read_again(make(Path(folder)), rows))} if rows else {}
-        write(found, chosen["model"])
+        write(found, results.asking_conditions())
         return
+    conditions = {"model": chosen["model"], "machine": machine(), "date": date.today().isoformat()}
     with nullcontext(chosen["url"]) if chosen["url"] else served() as url:
         for name, make in MAKE.items():
             told = answered(make(Path(folder)), chosen["half"], int(chosen["each"]), url, chosen["model"])
             found[name] = [show(each) for each in told]
             if chosen["half"] == "measured":
-                write(found, chosen["model"])
+                write(found, conditions)
 
 
-def write(found: dict[str, list[Answered]], model: str) -> None:
+def write(found: dict[str, list[Answered]], conditions: Mapping[str, str]) -> None:
     write_csv(found)
-    units = {name: figures(each) for name, each in found.items()}
-    results.write_asking({"model": model, "machine": machine(), "date": date.today().isoformat(), "units": units})
+    results.write_asking({**conditions, "units": {name: figures(each) for name, each in found.items()}})
 
 
 def read_again(asked: asking.Asked, rows: Sequence[Mapping[str, str]]) -> Iterator[Answered]:
@@ -117,7 +117,7 @@ def read_again(asked: asking.Asked, rows: Sequence[Mapping[str, str]]) -> Iterat
             found,
             units=units,
             phrased=each["answer"],
-            struck=tuple(each["struck"].split()),
+            struck=tuple(filter(None, each["struck"].split("; "))),
             unphrased=each["unphrased"],
         )
         yield read(each["question"], said, asked, lexicon, int(each["attempts"]), float(each["seconds"]))
@@ -263,7 +263,7 @@ def proportion(part: int, whole: int) -> list[float] | None:
 def row(units: str, one: Answered) -> list[Any]:
     return [
         units, one.question, len(one.answer.units), len(one.answer.told), len(one.cited), one.right, one.to_name, one.sentences,
-        " ".join(one.answer.struck), "; ".join(one.untold), " ".join(one.misjudged), one.attempts, round(one.seconds, 1),
+        "; ".join(one.answer.struck), "; ".join(one.untold), " ".join(one.misjudged), one.attempts, round(one.seconds, 1),
         one.answer.unphrased, one.answer.phrased,
     ]  # fmt: skip
 

@@ -105,6 +105,12 @@ def write_asking(asking: Mapping[str, Any]) -> None:
     _write_figures(figures | {"asking": asking})
 
 
+def asking_conditions() -> dict[str, str]:
+    """Returns model, machine and date of the answers that are stored."""
+    stored = json.loads((HERE / "results.json").read_text())["asking"]
+    return {name: stored[name] for name in ("model", "machine", "date")}
+
+
 def _write_figures(figures: Mapping[str, Any]) -> None:
     (HERE / "results.json").write_text(json.dumps(figures, indent=1, default=str) + "\n")
     (HERE / "RESULTS.md").write_text(_report(figures))
