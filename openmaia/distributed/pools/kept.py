@@ -9,6 +9,7 @@ import json
 from collections.abc import Callable, Generator, Sequence
 from contextlib import AbstractContextManager, ExitStack, contextmanager
 from dataclasses import dataclass, field, replace
+from threading import Event
 from typing import Any
 
 import ray
@@ -25,6 +26,9 @@ from openmaia.distributed.pools.statistics import PoolStatistics
 
 _NAMESPACE = "openmaia-pools"
 """The Ray namespace of the keepers."""
+
+_RESERVING_SECONDS = 30.0
+"""Longest wait of `down` until keepers that are starting have asked Ray for their resources."""
 
 _STATUS = "status"
 """Ray concurrency group of the keeper's methods that can run while `start` runs."""
@@ -52,6 +56,8 @@ class PoolKeeper:
     assembly: Assembly
     _stack: ExitStack = field(default_factory=ExitStack)
     _pools: Pools | None = None
+    _has_reserved: Event = field(default_factory=Event)
+    """Set when Ray knows of all reservations of the pools."""
 
     def __repr__(self) -> str:
         return f"pools {pools_name(self.config)}"
@@ -59,7 +65,12 @@ class PoolKeeper:
     def start(self) -> Pools:
         """Starts the pools if they are not running."""
         if self._pools is None:
-            self._pools = replace(self._stack.enter_context(run_pools([self.config], self.assembly))[0], kept=True)
+            try:
+                # The first message is that the reservations wait, or that the models load.
+                pools = run_pools([self.config], self.assembly, lambda line: self._has_reserved.set())
+                self._pools = replace(self._stack.enter_context(pools)[0], kept=True)
+            finally:
+                self._has_reserved.set()
         return self._pools
 
     @ray.method(concurrency_group=_STATUS)
@@ -69,7 +80,10 @@ class PoolKeeper:
 
     @ray.method(concurrency_group=_STATUS)
     def stop(self) -> None:
-        """Ends the pools."""
+        """Ends the pools. Afterwards the actor can be killed."""
+        # Ray removes the reservations of an actor when it is told to kill it. One that the actor makes between that and the
+        # end of its process would stay for ever.
+        self._has_reserved.wait(_RESERVING_SECONDS)
         self._stack.close()
 
 
