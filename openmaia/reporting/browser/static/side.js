@@ -26,10 +26,11 @@ function setToken(name, token) {
 
 // -- counts ---------------------------------------------------------------------------------------------------------
 
-// How often each category occurs among the rows that the rest of the query chooses.
-function countBy(name, rows) {
-  const { values, names } = openmaia.table.columns[name], counts = new Uint32Array(names.length);
-  for (const row of rows) if (!Number.isNaN(values[row])) counts[values[row]] += 1;
+// How often each of the first whole numbers is the value of a column, among the rows that the query without its condition on `token`
+// chooses.
+function countBy(name, token, count) {
+  const { values } = openmaia.table.columns[name], counts = new Uint32Array(count), excluded = openmaia.excluded(withoutToken(state.q, token));
+  for (let row = 0; row < excluded.length; row += 1) if (!excluded[row] && values[row] < count) counts[values[row]] += 1;
   return counts;
 }
 
@@ -53,8 +54,7 @@ function chooser(name, value, count, ...content) {
 }
 
 function drawVerdicts() {
-  const counts = countBy("verdict", openmaia.select(withoutToken(state.q, "verdict"), "unit", false));
-  const { names } = openmaia.table.columns.verdict, items = [], bars = [];
+  const { names } = openmaia.table.columns.verdict, items = [], bars = [], counts = countBy("verdict", "verdict", names.length);
   for (const [at, name] of names.entries()) {
     if (!counts[at]) continue;
     const [css, mark] = VERDICTS[name], bar = element("i", { class: css });
@@ -69,9 +69,11 @@ function drawVerdicts() {
 function drawScores() {
   const { worst, verdict } = openmaia.table.columns, kinds = ["supported", "undecided", "not supported"];
   const bins = Array.from({ length: BINS }, () => [0, 0, 0]), least = Number(tokenOf("worst")) || 0;
-  for (const row of openmaia.select(withoutToken(state.q, "worst"), "unit", false)) {
-    const kind = kinds.indexOf(verdict.names[verdict.values[row]]);
-    if (kind >= 0 && !Number.isNaN(worst.values[row])) bins[Math.min(BINS - 1, Math.floor(openmaia.value(row, "worst") * BINS))][kind] += 1;
+  const kindOf = verdict.names.map((name) => kinds.indexOf(name)), excluded = openmaia.excluded(withoutToken(state.q, "worst"));
+  for (let row = 0; row < excluded.length; row += 1) {
+    const kind = kindOf[verdict.values[row]] ?? -1, value = worst.values[row];
+    // A number of 4 bytes that stands for 0.35 is a little less.
+    if (!excluded[row] && kind >= 0 && !Number.isNaN(value)) bins[Math.min(BINS - 1, Math.floor(value * BINS + 1e-5))][kind] += 1;
   }
   const top = Math.max(1, ...bins.map((bin) => bin[0] + bin[1] + bin[2])), parts = [];
   for (const [at, bin] of bins.entries()) {
@@ -112,8 +114,7 @@ function bestOfConcepts() {
 }
 
 function drawConcepts() {
-  const { names } = openmaia.table.columns.concept, best = bestOfConcepts();
-  const counts = countBy("concept", openmaia.select(withoutToken(state.q, "concept"), "unit", false));
+  const { names } = openmaia.table.columns.concept, best = bestOfConcepts(), counts = countBy("concept", "concept", names.length);
   const order = [...names.keys()].filter((at) => counts[at]).sort((a, b) => counts[b] - counts[a] || a - b);
   const items = order.slice(0, isLong ? MOST : FIRST).map((at) => {
     const row = best.get(at), image = row === undefined ? "" : element("img", { src: `${openmaia.stem(row)}.webp`, alt: "", loading: "lazy", decoding: "async" });
@@ -128,9 +129,8 @@ function drawConcepts() {
 
 function drawLayers() {
   const { places } = openmaia.table, counts = new Map(), kind = new Set(places.map((one) => one.run)).size > 1 ? "run" : "layer";
-  for (const row of openmaia.select(withoutToken(state.q, kind), "unit", false)) {
-    const name = openmaia.place(row)[kind];
-    counts.set(name, (counts.get(name) ?? 0) + 1);
+  for (const [at, count] of countBy("place", kind, places.length).entries()) {
+    if (count) counts.set(places[at][kind], (counts.get(places[at][kind]) ?? 0) + count);
   }
   byId("layers").replaceChildren(...[...counts].map(([name, count]) => chooser(kind, name, count, element("span", { class: "hostile" }, name))));
   byId("by-layer").textContent = kind === "run" ? "Runs" : "Layers";

@@ -164,6 +164,9 @@ function excludedBy(tests) {
   return rows;
 }
 
+// As above, for a query.
+openmaia.excluded = (query) => excludedBy(openmaia.parse(query));
+
 function wordTest(word, isMinus) {
   if (isMinus) return { name: `-word ${word}`, test: rowTest(`letters ${word}`, () => rowsWith(word), (found) => !found) };
   return { name: `word ${word}`, shorter: openmaia.hasMeaning(word) ? "" : `word ${word.slice(0, -1)}`, test: openmaia.meansWord(word) };
