@@ -21,7 +21,7 @@ from openmaia.offline.scenes.kinds import kinds
 from openmaia.offline.scenes.layout import PLACES
 from openmaia.runs.run import Run
 
-SEED, EACH = 9, 40
+SEED, EACH = 21, 40
 """Of the target, and the largest number of units of each layer."""
 OUTSIDE = "outside"
 """The layer whose units have a truth for which the grammar has no words, or that the agent's vocabulary lacks."""
@@ -47,7 +47,7 @@ def measure(smoke: bool) -> dict[str, Any]:
 
 
 def investigated(smoke: bool) -> Run:
-    directory = f"units{'-few' if smoke else ''}"
+    directory = f"units-{SEED}{'-few' if smoke else ''}"
     command(
         "run", CONFIG, f"name={directory}", f"paths.runs={folder()}", f"paths.cache={setting.CACHE}", "units=all",
         "target.kind=scene_units", "target.name=scene_units", "target.half=held_out", f"target.seed={SEED}",
