@@ -17,7 +17,7 @@ from openmaia.offline.scene_units.unit import SceneUnit
 from openmaia.offline.scene_units.view import SceneView
 from openmaia.offline.scenes.graph import Scene
 
-_CACHED_IMAGES = 1000
+_CACHED_IMAGES = 10_000  # 15 KB each; agents draw the same images for many units
 _INPUT_SIDE = 224
 
 
