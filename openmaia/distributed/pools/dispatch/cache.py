@@ -16,7 +16,7 @@ from typing import Any
 
 from cachetools import LRUCache
 
-from openmaia.core.images import EncodedImage, decode
+from openmaia.core.images import EncodedImage
 from openmaia.core.services import Edit, GeneratedImage, Generation
 from openmaia.distributed.pools.dispatch.disk_cache import DiskCache
 
@@ -156,8 +156,8 @@ def _image(words: Any, encoded: bytes) -> GeneratedImage:
     missing, verified_by = tuple(words["missing_terms"]), words["verified_by"]
     if not all(isinstance(text, str) for text in (*sources, recipe, *missing, verified_by)):
         raise TypeError("expected texts")
-    decode(encoded)
     image = EncodedImage(data=encoded, sources=sources, recipe=recipe)
+    _ = image.digest  # decodes it: what is no image is refused here, and nobody has to decode it for its digest again
     return GeneratedImage(image=image, missing_terms=missing, verified_by=verified_by)
 
 
