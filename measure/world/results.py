@@ -29,7 +29,8 @@ machine that had much other work. Where nothing else is said, the agent is that 
 patterned backgrounds, claims a kind that the viewer overlooks in fewer than five telling exemplars, and of two words for the same
 kinds keeps the first. After the class outputs were measured, stripes of any direction were added to the backgrounds, and each compound is
 held against its own bar. Later on that day the agent began to compare words, compounds, alternatives and exceptions by how well they explain all images
-that it measured. No figure below is of that agent, with which only the demo was run again: the same labels.
+that it measured. The units over scene graphs are of that agent, and `make demo`, where its labels are those of before. Hidden units, class outputs and
+shortcuts are not.
 """
 
 
@@ -185,7 +186,9 @@ vocabulary lacks ten words ({", ".join(WITHOUT)}): the truths of the layer `outs
 all. There, the right outcome is to abstain, or a description that the test does not support. The agent answers with one term, a phrase of
 two words, a count, two objects together (`and`), two alternatives (`or`), or one term with an exception (`andnot`); it was tuned on
 units of the other half. It compares all of these by how well they explain all images that it measured: an answer
-whose F1 score is at least 0.9 needs no exemplars. Each is in units.csv.
+whose F1 score is at least 0.9 needs no exemplars. The run was stopped after ten units, and went on with scenes that are drawn faster, pixel
+for pixel the same; the minutes are those of the rest, beside other work. Of 18 units of the layer `one` the labels had been seen in an
+earlier run that was cut off, but no truth and no verdict. Each unit is in units.csv.
 
 {_truth_table(figures)}
 """
