@@ -191,6 +191,9 @@ for pixel the same; the minutes are those of the rest, beside other work. Of 18 
 earlier run that was cut off, but no truth and no verdict. Each unit is in units.csv.
 
 {_truth_table(figures)}
+
+Of the two descriptions of `outside` that are supported, "owl; duck" for a bird is true as far as the words go that the agent has; "rainbow" for the
+height of the largest object is not.
 """
 
 
