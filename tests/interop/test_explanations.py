@@ -6,11 +6,11 @@ from pathlib import Path
 
 import pytest
 
-from openmaia.cli.main import main
 from openmaia.core.errors import UsageError
 from openmaia.interop.explanations import write_delphi, write_neuronpedia
 from openmaia.runs.records import Stop
 from openmaia.runs.run import Run
+from tests.helpers.commands import output
 from tests.reporting import making
 
 # The columns of Neuronpedia's export of its table of explanations.
@@ -57,12 +57,6 @@ def test_what_exists_is_not_written_over(run: Run, tmp_path: Path):
 
 
 @pytest.mark.parametrize("program", ["neuronpedia", "delphi"])
-def test_command_writes_and_says_where(
-    program: str, run: Run, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-):
-    command = ["openmaia", "export", program, str(tmp_path / "runs/tiny"), "--to", str(tmp_path / "out")]
-    monkeypatch.setattr("sys.argv", command)
-    with pytest.raises(SystemExit) as ended:
-        main()
-    assert not ended.value.code
-    assert str(tmp_path / "out") in capsys.readouterr().out
+def test_command_writes_and_says_where(program: str, run: Run, tmp_path: Path):
+    said = output("export", program, str(tmp_path / "runs/tiny"), "--to", str(tmp_path / "out"))
+    assert str(tmp_path / "out") in said.replace("\n", "")
