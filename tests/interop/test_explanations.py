@@ -59,4 +59,4 @@ def test_what_exists_is_not_written_over(run: Run, tmp_path: Path):
 @pytest.mark.parametrize("program", ["neuronpedia", "delphi"])
 def test_command_writes_and_says_where(program: str, run: Run, tmp_path: Path):
     said = output("export", program, str(tmp_path / "runs/tiny"), "--to", str(tmp_path / "out"))
-    assert str(tmp_path / "out") in said.replace("\n", "")
+    assert str(tmp_path / "out") in said

@@ -94,7 +94,7 @@ def cells(pattern: str, u: npt.NDArray[np.floating], v: npt.NDArray[np.floating]
 
 
 def _part(x: npt.NDArray[np.floating]) -> npt.NDArray[np.floating]:
-    # What x % 1 is, in a third of the time.
+    # What x % 1 is, but faster.
     return x - np.floor(x)
 
 

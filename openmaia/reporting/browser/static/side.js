@@ -26,9 +26,8 @@ function setToken(name, token) {
 
 // -- counts ---------------------------------------------------------------------------------------------------------
 
-// How often each of the first whole numbers is the value of a column, among the rows that the query without its condition on `token`
-// chooses.
-function countBy(name, token, count) {
+// How often each category of a column occurs among the rows that the query chooses without its own condition on it, or on `token`.
+function countBy(name, token = name, count = openmaia.table.columns[name].names.length) {
   const { values } = openmaia.table.columns[name], counts = new Uint32Array(count), excluded = openmaia.excluded(withoutToken(state.q, token));
   for (let row = 0; row < excluded.length; row += 1) if (!excluded[row] && values[row] < count) counts[values[row]] += 1;
   return counts;
@@ -54,7 +53,7 @@ function chooser(name, value, count, ...content) {
 }
 
 function drawVerdicts() {
-  const { names } = openmaia.table.columns.verdict, items = [], bars = [], counts = countBy("verdict", "verdict", names.length);
+  const { names } = openmaia.table.columns.verdict, items = [], bars = [], counts = countBy("verdict");
   for (const [at, name] of names.entries()) {
     if (!counts[at]) continue;
     const [css, mark] = VERDICTS[name], bar = element("i", { class: css });
@@ -114,7 +113,7 @@ function bestOfConcepts() {
 }
 
 function drawConcepts() {
-  const { names } = openmaia.table.columns.concept, best = bestOfConcepts(), counts = countBy("concept", "concept", names.length);
+  const { names } = openmaia.table.columns.concept, best = bestOfConcepts(), counts = countBy("concept");
   const order = [...names.keys()].filter((at) => counts[at]).sort((a, b) => counts[b] - counts[a] || a - b);
   const items = order.slice(0, isLong ? MOST : FIRST).map((at) => {
     const row = best.get(at), image = row === undefined ? "" : element("img", { src: `${openmaia.stem(row)}.webp`, alt: "", loading: "lazy", decoding: "async" });

@@ -164,7 +164,7 @@ function excludedBy(tests) {
   return rows;
 }
 
-// As above, for a query.
+// The rows that a query excludes, as 1: for counts, which need no order.
 openmaia.excluded = (query) => excludedBy(openmaia.parse(query));
 
 function wordTest(word, isMinus) {
