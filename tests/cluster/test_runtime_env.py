@@ -119,7 +119,8 @@ def test_a_head_without_our_packages_runs_nothing_of_ours(
     assert "No module named" in follow(head, bare, done.stdout.split()[3])
 
 
-@pytest.mark.parametrize("key", ["pip", pytest.param("py_executable", marks=pytest.mark.nightly)])
+@pytest.mark.nightly
+@pytest.mark.parametrize("key", ["pip", "py_executable"])
 def test_a_runtime_environment_brings_our_packages(
     key: str, head: dict[str, str], bare: Path, sweeps: Sweeps, tmp_path: Path
 ):

@@ -83,6 +83,7 @@ def in_process(config: Config) -> list[InvestigationResult]:
         return list(threads.map(investigate, pending))
 
 
+@pytest.mark.nightly
 @pytest.mark.slow
 def test_a_run_on_ray_that_is_killed_stops_at_its_budget_and_goes_on(server: Server, tmp_path: Path):
     given = [*paid_sources(tmp_path, server), f"ray.investigations={AT_ONCE}"]
