@@ -31,7 +31,9 @@ TUNED = 20
 """The first units of each layer, with which the agent was tuned."""
 SEEN = {"stage3": {23, 26, 31}, "stage4": {41, 44, 47}}
 """Further units that its developer had looked at."""
-EACH = 20
+EACH = 40
+EARLIER = 20
+"""The first of them were measured with earlier agents, too."""
 AGENT, PLAIN, UNTRAINED = "agent", "plain search", "untrained"
 RUNS: Mapping[str, tuple[str, ...]] = {
     AGENT: (),
@@ -51,6 +53,7 @@ def measure(smoke: bool) -> dict[str, Any]:
     figures = {
         "units": sum(len(each) for each in units(smoke).values()),
         "runs": {name: summarised(run) for run, name in methods},
+        "fresh": {name: shares(run, fresh(smoke)) for run, name in methods},
         "differences": {
             f"{pair.one} minus {pair.other}": {
                 each.measure: [*rounded(each.difference), each.units]
@@ -69,13 +72,21 @@ def measure(smoke: bool) -> dict[str, Any]:
 
 def units(smoke: bool) -> dict[str, list[int]]:
     """Returns the units of each layer."""
-    each = 2 if smoke else EACH
+    return {layer: sorted(_ordered(layer)[: 2 if smoke else EACH]) for layer in WIDTHS}
+
+
+def fresh(smoke: bool) -> set[tuple[str, int]]:
+    """Returns the layer and index of the units that were not measured with earlier agents."""
     return {
-        layer: sorted(
-            sorted({*range(TUNED, width)} - SEEN.get(layer, set()), key=lambda index: _rank(layer, index))[:each]
-        )
-        for layer, width in WIDTHS.items()
+        (layer, index)
+        for layer in WIDTHS
+        for index in (_ordered(layer)[1:2] if smoke else _ordered(layer)[EARLIER:EACH])
     }
+
+
+def _ordered(layer: str) -> list[int]:
+    possible = {*range(TUNED, WIDTHS[layer])} - SEEN.get(layer, set())
+    return sorted(possible, key=lambda index: _rank(layer, index))
 
 
 def _rank(layer: str, index: int) -> str:
@@ -134,13 +145,10 @@ def is_supported(verdict: UnitVerdict) -> bool:
 def summarised(run: Run) -> dict[str, Any]:
     """Returns the shares of units whose description is supported, and is shown by the unit's exemplars as well, with the mean
     AUCs."""
-    found, scores, measures = verdicts(run), scores_of(run), run_scores(run, RESAMPLES).measures
+    found, measures = verdicts(run), run_scores(run, RESAMPLES).measures
     return {
         "verdicts": {each.value: sum(v.verdict is each for v in found.values()) for each in Verdict},
-        "supported": proportion([is_supported(each) for each in found.values()]),
-        "supported_and_shown": proportion([
-            is_supported(verdict) and is_shown(scores.get(unit, {})) for unit, verdict in found.items()
-        ]),
+        **shares(run, {_key(unit) for unit in found}),
         "by_layer": {
             layer: sum(is_supported(verdict) for unit, verdict in found.items() if unit.layer == layer)
             for layer in WIDTHS
@@ -148,6 +156,16 @@ def summarised(run: Run) -> dict[str, Any]:
         "wrong": {name: [round(each, 4) for each in share] for name, share in supported_shares(run).items()},
         **{name: rounded(measures[name]) for name in ("auc", "auc_other", "auc_minus_other", "auc_words", "auc_all")},
     }  # fmt: skip
+
+
+def shares(run: Run, among: set[tuple[str, int]]) -> dict[str, Any]:
+    """Returns of units with these layers and indices the share that is supported, and the share that exemplars show as well."""
+    found, scores = verdicts(run), scores_of(run)
+    own = [(verdict, scores.get(unit, {})) for unit, verdict in found.items() if _key(unit) in among]
+    return {
+        "supported": proportion([is_supported(verdict) for verdict, _ in own]),
+        "supported_and_shown": proportion([is_supported(verdict) and is_shown(each) for verdict, each in own]),
+    }
 
 
 def scores_of(run: Run) -> dict[Unit, Mapping[str, Any]]:

@@ -8,6 +8,7 @@ from typing import Any
 from measure.measuring import shown
 from measure.world.__main__ import OUT
 from measure.world.hidden import EACH
+from measure.world.hidden import EARLIER as EARLIER_UNITS
 from measure.world.units import SEED, WITHOUT
 
 FILE = Path(__file__).with_name("RESULTS.md")
@@ -17,6 +18,7 @@ MENDED_ON = 110
 CORRECTED = 20
 EARLIER, EARLIER_CLASSES = "units of the earlier agent", "classes of the earlier agent"
 WITHOUT_EXPLANATIONS = "units without explanations"
+HIDDEN_WITHOUT, CLASSES_WITHOUT = "hidden units without explanations", "classes without explanations"
 """Kept in world.json from before the agent changed."""
 HEAD = """# Networks that learned drawn scenes
 
@@ -24,13 +26,9 @@ What agents find out about `scenes_resnet`, a network that learned drawn scenes 
 graphs, whose truth is known. `python -m measure.world` measures all, with the config of `make demo`. Units, network and rule were
 fixed before. Network, viewer and tests share one generator of images: every figure holds within this world.
 
-The minutes of hidden units, class outputs and shortcuts are those of a
-machine that had much other work. Where nothing else is said, the agent is that of the date: from 2026-11-30 on it also names
-patterned backgrounds, claims a kind that the viewer overlooks in fewer than five telling exemplars, and of two words for the same
-kinds keeps the first. After the class outputs were measured, stripes of any direction were added to the backgrounds, and each compound is
-held against its own bar. Later on that day the agent began to compare words, compounds, alternatives and exceptions by how well they explain all images
-that it measured. The units over scene graphs are of that agent, and `make demo`, where its labels are those of before. Hidden units, class outputs and
-shortcuts are not.
+The agent is that of the date. From 2026-11-30 on it names patterned backgrounds, claims a kind that the viewer overlooks in fewer than five
+telling exemplars, and of two words for the same kinds keeps the first. Later on that day it began to compare words, compounds, alternatives
+and exceptions by how well they explain all images that it measured: figures *without explanations* are of the agent before.
 """
 
 
@@ -39,7 +37,9 @@ def text() -> str:
     figures: dict[str, Any] = json.loads(OUT.read_text())
     parts = {
         "hidden": _hidden,
+        HIDDEN_WITHOUT: _hidden_without,
         "classes": _classes,
+        CLASSES_WITHOUT: _classes_without,
         EARLIER_CLASSES: _earlier_classes,
         "prompts": _prompts,
         EARLIER_PROMPTS: _earlier_prompts,
@@ -71,6 +71,13 @@ def _hidden(figures: Mapping[str, Any]) -> str:
         f"{shown(each['supported_and_shown'], '+.0%')}."
         for name, each in figures["shares"].items()
     ]
+    both = [
+        f"{name} {shown(each['supported'], '.0%')} and {shown(each['supported_and_shown'], '.0%')}"
+        for name, each in figures["fresh"].items()
+    ]
+    shares.append(
+        f"- Of the units that had not been measured with earlier agents, {EACH - EARLIER_UNITS} of each layer, are supported, and supported and shown: {'; '.join(both)}."
+    )
     if again := figures.get("retest"):
         shares.append(
             f"- The {again['descriptions']} descriptions of the agent were tested again with images of another seed: the same "
@@ -92,6 +99,16 @@ are of all units, with abstentions; AUCs are means over the tested descriptions.
 """
 
 
+def _hidden_without(figures: Mapping[str, Any]) -> str:
+    both = [
+        f"{name} {shown(each['supported'], '.0%')} and {shown(each['supported_and_shown'], '.0%')}"
+        for name, each in figures["runs"].items()
+    ]
+    return f"""Without explanations, {figures["units"]} of these units had been measured before ({_made(figures)}, beside much other work), with the
+shares supported, and supported and shown: {"; ".join(both)}.
+"""
+
+
 def _classes(figures: Mapping[str, Any]) -> str:
     wrong = figures["trained"].get("wrong")
     false = (
@@ -107,6 +124,13 @@ that of dots.
 
 {_class_table(figures)}
 {false}"""
+
+
+def _classes_without(figures: Mapping[str, Any]) -> str:
+    return f"""Without explanations ({_made(figures)}, beside much other work):
+
+{_class_table(figures)}
+"""
 
 
 def _earlier_classes(figures: Mapping[str, Any]) -> str:

@@ -62,7 +62,8 @@ def load_network(path: Path) -> tuple[nn.Module, Mapping[str, tuple[str, ...]]]:
     state = load_file(path)
     module.load_state_dict({name: each.float() if each.is_floating_point() else each for name, each in state.items()})
     # Same values to rounding, a quarter faster on a CPU.
-    return module.eval().requires_grad_(False).to(memory_format=torch.channels_last), answers
+    module = module.eval().requires_grad_(False).to(memory_format=torch.channels_last)  # pyright: ignore[reportCallIssue]
+    return module, answers
 
 
 def _facts(path: Path) -> tuple[str, Mapping[str, tuple[str, ...]]]:
