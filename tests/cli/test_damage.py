@@ -79,7 +79,7 @@ DAMAGES = [truncate, empty, overwrite, other_version]
 def whole(tmp_path_factory: pytest.TempPathFactory, services: EvaluationServices) -> Run:  # noqa: F811
     """A run whose three units are evaluated."""
     run = make_run(tmp_path_factory.mktemp("whole"), {RED: ("red",), GREEN: ("green",), STRIPES: ("stripes",)})
-    evaluate_run(run, services, EvaluationDesign(n=2))
+    evaluate_run(run, services, EvaluationDesign(n=2, random_words=2))
     return run
 
 
@@ -241,7 +241,7 @@ def test_set_aside_evaluation_is_made_again(run: Run, services: EvaluationServic
     truncate(path(run, EVALUATION))
     repeat_damaged(run, records=False)
     assert FIRST not in run.evaluated() and FIRST in run.done()
-    evaluate_run(run, services, EvaluationDesign(n=2))
+    evaluate_run(run, services, EvaluationDesign(n=2, random_words=2))
     assert run.scores() == before
 
 

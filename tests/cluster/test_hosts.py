@@ -17,7 +17,12 @@ from tests.cluster.hosts import lacking, until
 from tests.cluster.ray_hosts import PATIENCE, RayHosts, ray_hosts
 
 reason = lacking()
-pytestmark = [pytest.mark.cluster, pytest.mark.skipif(bool(reason), reason=reason), pytest.mark.timeout(2 * PATIENCE)]
+pytestmark = [
+    pytest.mark.cluster,
+    pytest.mark.nightly,
+    pytest.mark.skipif(bool(reason), reason=reason),
+    pytest.mark.timeout(2 * PATIENCE),
+]
 
 
 @dataclass
@@ -80,7 +85,6 @@ def test_a_host_that_is_cut_off_for_a_while(cluster: Cluster, sweep: Sweep):
     cluster.wait(3)
 
 
-@pytest.mark.nightly
 def test_a_command_whose_own_host_was_cut_off_ends_and_the_next_one_goes_on(cluster: Cluster, sweep: Sweep):
     driver = under_way(cluster, sweep)
     cluster.network.cut("h1")
@@ -99,7 +103,6 @@ def _alive(cluster: Cluster, asked: str = "h1") -> int:
     return int(said.split()[1]) if said.startswith("error:") else 0
 
 
-@pytest.mark.nightly
 def test_a_raylet_that_is_killed(cluster: Cluster, sweep: Sweep):
     driver = under_way(cluster, sweep)
     (raylet,) = cluster.raylets("h2")
@@ -109,7 +112,6 @@ def test_a_raylet_that_is_killed(cluster: Cluster, sweep: Sweep):
     cluster.wait(3)
 
 
-@pytest.mark.nightly
 def test_a_head_that_is_switched_off_and_on_again_with_its_storage(cluster: Cluster, sweep: Sweep):
     driver = under_way(cluster, sweep)
     cluster.network.power_off("h0")

@@ -202,6 +202,7 @@ class FailsUntilAsked(UnitWorker):
         return UnitWorker.investigate(self, number, investigation, caller)
 
 
+@pytest.mark.nightly
 def test_failed_unit_is_repeated_in_the_run_that_goes_on(ray_cluster: None, tmp_path: Path):
     config = short(tmp_path, "ray.investigations=2", "retries=0")
     ended = list[tuple[int, bool]]()

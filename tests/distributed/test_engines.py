@@ -91,6 +91,7 @@ def served(config: Config, ray_cluster: None) -> Iterator[Pools]:
         yield made
 
 
+@pytest.mark.nightly
 def test_one_pool_draws_and_edits(config: Config, ray_cluster: None):
     assert pool_names(config) == ("target", "generator", "backbone")
     with run_generators([config], ConfigAssembly(), lambda line: None) as [made]:

@@ -115,6 +115,7 @@ def two_nodes(environment: dict[str, str]) -> Iterator[str]:
         shutil.rmtree(short, ignore_errors=True)
 
 
+@pytest.mark.nightly
 def test_own_components_work_together_on_a_node_that_was_started_elsewhere(folder: Path):
     environment = variables(folder)
     # Replicas with a part of a CPU find room on the second node alone, as investigations do.

@@ -173,7 +173,7 @@ def test_run_of_abstentions_scores_chance_and_can_be_compared(tmp_path: Path, se
 def test_run_of_one_unit_and_one_image_is_evaluated_and_compared(tmp_path: Path, services: EvaluationServices):
     one, other = make_run(tmp_path, {RED: ("red",)}, "one"), make_run(tmp_path, {RED: ("green",)}, "other")
     for each in (one, other):
-        evaluate_run(each, services, EvaluationDesign(n=1))
+        evaluate_run(each, services, EvaluationDesign(n=1, random_words=2))
     whole = run_scores(one, 100)
     assert (whole.units, whole.measures["auc"].mean) == (1, 1.0)
     assert np.isnan(whole.measures["auc_minus_other"].mean)
@@ -294,7 +294,9 @@ def test_prompts_in_another_language_leave_one_claim_unwritten(run: Run, service
         return "\n".join(f"{n}. {word} {n}" for n in range(1, 8))
 
     writer = PublishedPromptWriter(model(ScriptedModel(answer)), "paper")
-    evaluate_run(run, replace(services, writer=writer), EvaluationDesign(preset="paper", random=0, detect=0))
+    evaluate_run(
+        run, replace(services, writer=writer), EvaluationDesign(preset="paper", random=0, random_words=0, detect=0)
+    )
     found = scores(run)
     assert (found[RED]["outcome"], found[RED]["auc"]) == ("unwritten", None)
     assert "not in English" in found[RED]["cause"] and "asked 3 times" in found[RED]["cause"]
@@ -305,7 +307,7 @@ def test_prompts_in_another_language_leave_one_claim_unwritten(run: Run, service
 def test_judge_that_refuses_leaves_out_detection_only(tmp_path: Path, services: EvaluationServices):
     alone, judged = make_run(tmp_path, {RED: ("red",)}, "alone"), make_run(tmp_path, {RED: ("red",)}, "judged")
     services = replace(services, photographs=[noise(n) for n in range(8)])
-    design = EvaluationDesign(n=2, random=2, detect=8)
+    design = EvaluationDesign(n=2, random=2, random_words=2, detect=8)
     evaluate_run(alone, services, design)
     evaluate_run(judged, replace(services, judge=ModelJudge(model(answering("I cannot look at this.")))), design)
     detection = scores(judged)[RED].pop("detection")

@@ -193,8 +193,9 @@ def compute_on_ray(settings: Config) -> None:
         workers.compute(LAYERS, lambda done, total: None)
 
 
+@pytest.mark.nightly
 @pytest.mark.slow
-@pytest.mark.parametrize("workers", [1, pytest.param(2, marks=pytest.mark.nightly)])
+@pytest.mark.parametrize("workers", [1, 2])
 def test_share_of_a_dead_worker_on_ray_is_computed_again(
     folder: Path, reference: Path, tmp_path: Path, workers: int, ray_cluster: None
 ):

@@ -24,7 +24,7 @@ from openmaia.runs.run import Run
 from tests.helpers.dissecting import dissect
 from tests.helpers.samples import comparable
 
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.slow, pytest.mark.nightly]
 
 
 class Scrambling:

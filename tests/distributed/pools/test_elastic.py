@@ -129,6 +129,7 @@ def found(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
     return json.loads((folder / "found.json").read_text())
 
 
+@pytest.mark.nightly
 def test_cluster_that_lacks_a_gpu_for_all_replicas_is_used_as_far_as_it_goes(found: dict[str, Any]):
     assert found["short"]["said"] == [
         "1 node with 7 GPUs: the pools start with 4 replicas; of the 11 to which they may grow (pools.….max_replicas), 7 find room"
@@ -137,6 +138,7 @@ def test_cluster_that_lacks_a_gpu_for_all_replicas_is_used_as_far_as_it_goes(fou
     assert found["short"]["grown"] == {"target": 4, "generator": 1, "editor": 1, "backbone": 1}
 
 
+@pytest.mark.nightly
 def test_released_pools_give_their_gpus_to_the_others(found: dict[str, Any]):
     after = found["released"]["after"]
     assert after["target"] + after["generator"] == 7 and after["generator"] > 1, after
@@ -144,10 +146,12 @@ def test_released_pools_give_their_gpus_to_the_others(found: dict[str, Any]):
     assert found["released"]["counted"] == FLAWLESS
 
 
+@pytest.mark.nightly
 def test_released_pool_gets_a_gpu_back_for_a_late_request(found: dict[str, Any]):
     assert found["released"]["late"] == [2 * 10**6]
 
 
+@pytest.mark.nightly
 def test_node_that_joins_is_used_by_a_pool_that_wants_to_grow(found: dict[str, Any]):
     assert found["joined"]["before"] == 1
     assert found["joined"]["after"] == 3

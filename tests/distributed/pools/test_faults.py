@@ -195,7 +195,7 @@ def test_replica_that_takes_all_memory_counts_as_dead():
     }  # fmt: skip
 
 
-@pytest.mark.parametrize("cpus", [0.0, 1.5])
+@pytest.mark.parametrize("cpus", [0.0, pytest.param(1.5, marks=pytest.mark.nightly)])
 def test_unstartable_replica_is_reported(ray_cluster: None, cpus: float):
     """Also if the other replica of the pool waits for room."""
 

@@ -96,6 +96,7 @@ def test_answers_come_in_the_order_of_the_requests(served: Pools, expected: list
     assert [answer.value for answer in served.target("test").probe(GREYS)] == expected
 
 
+@pytest.mark.nightly
 def test_a_replica_that_hangs_is_replaced_and_what_hung_it_fails_alone(ray_cluster: None, expected: list[float]):
     with target_pool(config("pools.target.deadline=12", "pools.target.min_replicas=1")) as made:
         target = made.target("test")

@@ -378,6 +378,7 @@ def test_text_only_model_needs_a_viewer(model: Path, tmp_path: Path):
     assert engine_config(without_images, 0.0).model_config.architectures == ["Gemma3ForCausalLM"]
 
 
+@pytest.mark.nightly
 def test_error_of_the_engine_process_is_reported(model: Path, tmp_path: Path):
     folder = damaged(model, tmp_path)
     weights = load_file(folder / "model.safetensors")

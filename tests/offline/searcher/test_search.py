@@ -114,7 +114,7 @@ def test_search_finds_a_weak_alternative_that_exemplars_do_not_show(weak: float)
     assert answer.splitlines()[1:] == ["[LABEL 1]: night", "[LABEL 2]: cup"]
 
 
-@pytest.mark.parametrize("label", ["boat and dog", "two boats", "pink castle"])
+@pytest.mark.parametrize("label", ["boat and dog", "two boats"])
 def test_search_finds_in_crowds_what_no_exemplar_shows(label: str):
     told = "\n".join(
         f"{kind} exemplar: 0.1\n[image-1, masked] {each}." for kind in ("top", "random") for each in _OTHERS
@@ -151,8 +151,15 @@ def test_plain_search_answers_without_exemplars():
     assert _investigate(Searcher("plain"), "sea", "").endswith("[LABEL 1]: sea")
 
 
-@pytest.mark.parametrize("without", [["boat", "red"], ["dusk", "storm", "sea"], ["dog", "polka dots", "outlined"]])
-@pytest.mark.parametrize("label", ["red boat", "sea", "animal"])
+@pytest.mark.parametrize(
+    ("without", "label"),
+    [
+        (["boat", "red"], "red boat"),
+        (["dusk", "storm", "sea"], "sea"),
+        (["dog", "polka dots", "outlined"], "animal"),
+        (["boat", "red"], "sea"),
+    ],
+)
 def test_search_asks_for_nothing_that_the_generator_does_not_know(without: list[str], label: str):
     asked: list[str] = []
     orders: list[str] = []
