@@ -23,7 +23,7 @@ class BenchmarkMeasure:
     """Format of each number."""
 
 
-MEASURES = (
+TABLE_MEASURES = (
     BenchmarkMeasure(
         name="exact", title="exact", hint="every slot of the truth has a label, and no label is left over"
     ),
@@ -49,7 +49,7 @@ MEASURES = (
 
 
 def score_agent(run: Run, resamples: int) -> Mapping[str, Interval | None]:
-    """Returns a value for each of MEASURES; None if it is not defined, or not known, such as the price of a call.
+    """Returns a value for each of TABLE_MEASURES; None if it is not defined, or not known, such as the price of a call.
 
     The run must be complete. Labels and truth are compared by words. Exemplars, the bank and the test are no costs of the
     agent. Without any test, it is not known what it supports.

@@ -14,7 +14,7 @@ from openmaia.core.images import EncodedImage
 from openmaia.core.services import Changeable, Effects, Intervention, Target, find_effects
 from openmaia.core.text import first_line
 
-MOST = 64
+_MOST = 64
 """Units that are ablated on a picture: the most active ones."""
 
 
@@ -60,7 +60,7 @@ def find_reasons(
         ServiceError: The network fails.
     """
     effects = find_effects(target)
-    changeable = [each for each in active if each.unit.layer in effects.layers][:MOST]
+    changeable = [each for each in active if each.unit.layer in effects.layers][:_MOST]
     if not isinstance(target, Changeable) or not changeable:
         asked = ", ".join(dict.fromkeys(each.unit.layer for each in active)) or "no layer"
         raise UsageError(

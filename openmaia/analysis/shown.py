@@ -8,7 +8,7 @@ from openmaia.evaluation.analysis.statistics import adjust_p_values
 
 LEAST_SHOWN = 0.5
 """The smallest share of a unit's most exciting images that show it. Measured, see measure/asking.py."""
-LEVEL = 0.05
+_LEVEL = 0.05
 """The largest q."""
 
 
@@ -51,7 +51,7 @@ def find_shown(
     p = [float(stats.hypergeom.sf(x - 1, total, count, len(top))) for x, top in zip(shown, tops, strict=True)]
     return [
         BankEvidence(shown=x, of=len(top), base=count / total, q=q)
-        if x and x >= least * len(top) and q <= LEVEL
+        if x and x >= least * len(top) and q <= _LEVEL
         else None
         for x, top, q in zip(shown, tops, adjust_p_values(p), strict=True)
     ]

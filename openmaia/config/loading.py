@@ -55,19 +55,19 @@ BESIDE = (DIGESTS, MACHINE_KEYS)
 """The keys of a stored config that are not in the schema."""
 
 # Outside of the sections of components.
-FREE = (*(f"pools.{role}.node_labels" for role in (*POOLS, TEST_GENERATOR)),)
+_FREE = (*(f"pools.{role}.node_labels" for role in (*POOLS, TEST_GENERATOR)),)
 
 
 def is_free(key: str) -> bool:
     """Returns whether the value of a dotted key may be a mapping whose keys the user chooses."""
-    return key in FREE or section_of(key) is not None
+    return key in _FREE or section_of(key) is not None
 
 
 def leaf(key: str) -> str:
     """Returns the config key that a dotted key is, or is inside of, as `backbone.arguments.seed` may be."""
     if section := section_of(key):
         return f"{section.key}.{key.removeprefix(f'{section.key}.').partition('.')[0]}"
-    return next((free for free in FREE if key.startswith(f"{free}.")), key)
+    return next((free for free in _FREE if key.startswith(f"{free}.")), key)
 
 
 def load(sources: Sequence[str], listing: str = "", *, exempt: Collection[str] = ()) -> Config:

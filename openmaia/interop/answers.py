@@ -32,7 +32,7 @@ _NOTE_BYTES = 1_000_000
 
 SCORE_KIND = "mean activation on its own images"
 
-T = TypeVar("T")
+_T = TypeVar("_T")
 
 
 def read(folder: Path, root: Path, target: str = "") -> tuple[Label, list[str]]:
@@ -54,7 +54,7 @@ def read(folder: Path, root: Path, target: str = "") -> tuple[Label, list[str]]:
         raise Refused(f"is named {folder.name[:40]!r}; expected a unit's number, AGENT/MODEL/LAYER/UNIT")
     problems: list[str] = []
 
-    def attempt(name: str, parser: Callable[[Path], T], default: T) -> T:
+    def attempt(name: str, parser: Callable[[Path], _T], default: _T) -> _T:
         try:
             return parser(folder / name) if (folder / name).is_file() else default
         except Refused as error:

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import groupby
 
-from openmaia.analysis.benchmark import MEASURES
+from openmaia.analysis.benchmark import TABLE_MEASURES
 from openmaia.core import tables
 from openmaia.core.errors import UsageError
 from openmaia.core.paths import user_path
@@ -18,7 +18,7 @@ from openmaia.runs.files import Files
 _FACTS = ("known", "agent", "backbone", "units", "measured")
 _HEAD = "# Agents on units of known truth\n"
 _ENDS = ("", "_low", "_high")
-_COLUMNS = (*_FACTS, *(f"{measure.name}{end}" for measure in MEASURES for end in _ENDS))
+_COLUMNS = (*_FACTS, *(f"{measure.name}{end}" for measure in TABLE_MEASURES for end in _ENDS))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -34,7 +34,7 @@ class AgentRow:
     measured: str
     """Date."""
     values: Mapping[str, Interval | None]
-    """By the names of MEASURES."""
+    """By the names of TABLE_MEASURES."""
 
 
 def check_table(path: str) -> None:
@@ -92,7 +92,9 @@ def _row(cells: Mapping[str, str], where: str) -> AgentRow:
         backbone=cells["backbone"],
         units=int(cells["units"]),
         measured=cells["measured"],
-        values={measure.name: _interval([cells[measure.name + end] for end in _ENDS], where) for measure in MEASURES},
+        values={
+            measure.name: _interval([cells[measure.name + end] for end in _ENDS], where) for measure in TABLE_MEASURES
+        },
     )
 
 
@@ -113,7 +115,7 @@ def _to_csv(rows: Iterable[AgentRow]) -> str:
     table = csv.writer(out, lineterminator="\n")
     table.writerow(_COLUMNS)
     for row in rows:
-        cells = [cell for measure in MEASURES for cell in _cells(row.values[measure.name])]
+        cells = [cell for measure in TABLE_MEASURES for cell in _cells(row.values[measure.name])]
         table.writerow([row.known, row.agent, row.backbone, row.units, row.measured, *cells])
     return out.getvalue()
 
@@ -126,10 +128,10 @@ def _cells(interval: Interval | None) -> Sequence[str]:
 
 def write_page(rows: Iterable[AgentRow], source: str) -> str:
     """Returns the table as a page in Markdown. `source` is the name of the CSV file."""
-    hints = "\n".join(f"- **{measure.title}**: {measure.hint}." for measure in MEASURES)
-    heads = " | ".join(("agent", "units", *(measure.title for measure in MEASURES), "measured"))
+    hints = "\n".join(f"- **{measure.title}**: {measure.hint}." for measure in TABLE_MEASURES)
+    heads = " | ".join(("agent", "units", *(measure.title for measure in TABLE_MEASURES), "measured"))
     parts = [
-        f"## {_escaped(known)}\n\n| {heads} |\n|{'---|' * (len(MEASURES) + 3)}\n" + "\n".join(map(_line, several))
+        f"## {_escaped(known)}\n\n| {heads} |\n|{'---|' * (len(TABLE_MEASURES) + 3)}\n" + "\n".join(map(_line, several))
         for known, several in groupby(rows, key=lambda row: row.known)
     ]
     tables_of_units = "\n\n".join(parts)
@@ -144,7 +146,7 @@ Written by `openmaia benchmark` from `{source}`. `openmaia benchmark AGENT --to 
 
 
 def _line(row: AgentRow) -> str:
-    cells = (show_value(row.values[measure.name], measure.form) for measure in MEASURES)
+    cells = (show_value(row.values[measure.name], measure.form) for measure in TABLE_MEASURES)
     agent = f"**{_escaped(row.agent)}**, {_escaped(row.backbone)}"
     return f"| {' | '.join((agent, str(row.units), *cells, _escaped(row.measured)))} |"
 

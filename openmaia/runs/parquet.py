@@ -31,7 +31,7 @@ from openmaia.runs.evidence import (
 )
 from openmaia.runs.ids import InvestigationId
 from openmaia.runs.records import (
-    VERSION,
+    RECORD_VERSION,
     Did,
     ExperimentStatus,
     GivenImage,
@@ -127,7 +127,7 @@ class RecordedImage(EncodedImage):
 def write_turn(turn: Turn, owner: str = "") -> bytes:
     """Converts a turn of a journal to the content of its file: a CRC-32, followed by Parquet. `owner` is stored with
     it."""
-    data = tables.dump([_row(turn)], _SCHEMA, {"version": VERSION, "owner": owner} | _failed_tests([turn]))
+    data = tables.dump([_row(turn)], _SCHEMA, {"version": RECORD_VERSION, "owner": owner} | _failed_tests([turn]))
     return zlib.crc32(data).to_bytes(_CRC) + data
 
 
@@ -289,9 +289,9 @@ def _header_hints() -> dict[str, Any]:
 
 def check_version(header: dict[str, Any]) -> None:
     """Raises StoreError if the header of a stored record or turn has another version than this program writes."""
-    if header.get("version") != VERSION:
+    if header.get("version") != RECORD_VERSION:
         raise StoreError(
-            f"a record has version {str(header.get('version'))[:40]}; this OpenMAIA reads version {VERSION}"
+            f"a record has version {str(header.get('version'))[:40]}; this OpenMAIA reads version {RECORD_VERSION}"
         )
 
 

@@ -15,7 +15,7 @@ from openmaia.runs.run import Run
 
 _FILE = "progress.json"
 
-EVERY = 2.0
+_EVERY = 2.0
 """Minimum time in seconds between two writes of the progress file."""
 
 _STALE = 30.0
@@ -42,7 +42,7 @@ class ProgressFile:
         Errors are ignored.
         """
         now = time.time()
-        if now < self._written + EVERY:
+        if now < self._written + _EVERY:
             return
         rows = [
             [each.unit.target, each.unit.layer, each.unit.index, each.replicate, round(since, 1)]

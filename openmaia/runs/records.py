@@ -17,7 +17,7 @@ from openmaia.runs.evidence import Confirmation, Evidence, FailedTest
 
 HUMAN = "human"
 """The backbone of records of people; with a name, `human: NAME`."""
-VERSION = 10
+RECORD_VERSION = 10
 """Records of other versions are refused."""
 
 _CONTROL = re.compile(r"^\s*not\b[\s:]*", re.IGNORECASE)
@@ -343,7 +343,7 @@ class Record:
     """Whether the experiments meet the requirements of the task."""
     confirmation: Confirmation | None = None
     """The activations on contrasts that test the final labels. None if the labels were not tested in this way."""
-    version: int = VERSION
+    version: int = RECORD_VERSION
     """Version of the file format."""
 
     @property

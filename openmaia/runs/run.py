@@ -22,7 +22,7 @@ from openmaia.runs.ids import InvestigationId
 from openmaia.runs.journal import FolderJournal
 from openmaia.runs.lease import is_held
 from openmaia.runs.parquet import check_record, read_drawn_prompts, read_record, write_record
-from openmaia.runs.records import VERSION, Record, dumps
+from openmaia.runs.records import RECORD_VERSION, Record, dumps
 from openmaia.runs.results import EVALUATION, EVALUATIONS, EXTENSIBLE, RANDOM_WORDS, TRIALS, RunResults, record_name
 
 SUMMARY = "summary.parquet"
@@ -292,7 +292,7 @@ class Run(RunResults):
         schema = pa.schema([*own, *(columns or {}).items()])
         with self.files.writing(SUMMARY) as stream:
             rows = (summary.table_row(row, (values or {}).get(InvestigationId.of_row(row))) for row in self.headers())
-            tables.stream(stream, rows, schema, {"version": VERSION})
+            tables.stream(stream, rows, schema, {"version": RECORD_VERSION})
 
     def _found(self, folder: str) -> set[InvestigationId]:
         return set(InvestigationId.of_paths(self.investigations.names(folder)))

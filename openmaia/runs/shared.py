@@ -36,7 +36,7 @@ _COLUMNS = {
     "sources": pa.list_(pa.field("element", _TEXT, nullable=False)),
     "recipe": _TEXT,
 }
-SCHEMA = pa.schema([pa.field(name, kind, nullable=False) for name, kind in _COLUMNS.items()])
+SHARED_SCHEMA = pa.schema([pa.field(name, kind, nullable=False) for name, kind in _COLUMNS.items()])
 _WITHOUT_IMAGES = ("digest", "prompt", "activations")
 
 ActivationMatrix = npt.NDArray[np.float32]
@@ -69,7 +69,7 @@ class SharedStore:
             | {"data": image.packed().data, "sources": list(image.sources), "recipe": image.recipe}
             for (prompt, image), values in zip(images, activations.astype(np.float32), strict=True)
         ]
-        data = tables.dump(rows, SCHEMA, {"version": _VERSION})
+        data = tables.dump(rows, SHARED_SCHEMA, {"version": _VERSION})
         name = hashlib.sha256(data).hexdigest()[:32]
         self.files.write(f"{_folder(unit.target, unit.layer)}/{name}.parquet", data)
 
@@ -133,7 +133,7 @@ def _digests(files: Files, name: str) -> frozenset[str]:
 def _rows(files: Files, name: str, columns: Sequence[str] | None = _WITHOUT_IMAGES) -> list[dict[str, Any]]:
     with _removable(files, name):
         with _opened(files, name) as stream:
-            rows, header = tables.load(stream, "shared images", columns, SCHEMA)
+            rows, header = tables.load(stream, "shared images", columns, SHARED_SCHEMA)
         if header.get("version") != _VERSION:
             raise StoreError(f"shared images of version {str(header.get('version'))[:40]}, not {_VERSION}")
         return rows

@@ -50,7 +50,7 @@ from openmaia.runs.run import Run
 
 SCALES = (0.0, 1.0, 4.0)
 """What the response of a unit is multiplied by to see what it does; 1 changes nothing."""
-MAX_PIXELS = 25_000_000
+UPLOAD_PIXELS = 25_000_000
 """Of a picture. That of a telephone has 12 million."""
 _CLASSES = 8
 _SMALLEST_CHANGE = 0.001
@@ -164,7 +164,7 @@ class Laboratory:
 
     def read(self, data: bytes) -> EncodedImage:
         """Decodes a picture as an image of a dataset is. Raises UsageError if it is none, damaged, too large or too small."""
-        return self._keep(read_picture(data, "the picture", MAX_PIXELS))
+        return self._keep(read_picture(data, "the picture", UPLOAD_PIXELS))
 
     def draw(self, prompt: str) -> tuple[EncodedImage, tuple[str, ...]]:
         """Draws a prompt as the first request of an agent for it, and returns the words that the image lacks, too.

@@ -38,9 +38,9 @@ from openmaia.serving.laboratory import SCALES, Laboratory, LiveActivation
 
 _AnswerT = TypeVar("_AnswerT")
 
-MAX_BYTES = 16 << 20
+UPLOAD_BYTES = 16 << 20
 """Of a picture."""
-_MAX_BODY = MAX_BYTES * 4 // 3 + 10_000
+_MAX_BODY = UPLOAD_BYTES * 4 // 3 + 10_000
 MAX_WAITING = 16
 """Requests that are answered or wait, and as many that are received."""
 RECEIVING_SECONDS = 60

@@ -19,7 +19,7 @@ from openmaia.runs import tables
 from openmaia.runs.files import Files
 from openmaia.runs.records import Did, ExperimentStatus, Record
 from openmaia.runs.run import InvestigationId, Run
-from openmaia.runs.shared import SCHEMA, SharedStore
+from openmaia.runs.shared import SHARED_SCHEMA, SharedStore
 from tests.helpers.images import sample_image
 from tests.helpers.investigating import ANSWER, UNIT, code, configured, said
 from tests.helpers.investigating import pictures as pictures
@@ -212,7 +212,7 @@ def test_a_damaged_file_is_one_clear_error(tmp_path: Path, values: bytes, prompt
     (name,) = store.files.names("shared")
     ((row,), header) = tables.load(store.files.read(name) or b"")
     wrong = row | {"activations": values, "prompt": prompt, "digest": digest}
-    store.files.write(name, tables.dump([wrong], SCHEMA, header))
+    store.files.write(name, tables.dump([wrong], SHARED_SCHEMA, header))
     with pytest.raises(StoreError, match=reason) as caught:
         store.images(OTHER, [each.digest for each in store.rank(OTHER)])
     assert name in caught.value.message and "remove the file" in caught.value.message

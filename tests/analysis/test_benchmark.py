@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from openmaia.analysis.benchmark import MEASURES, score_agent
+from openmaia.analysis.benchmark import TABLE_MEASURES, score_agent
 from openmaia.assembly.benchmark import benchmark_configs
 from openmaia.core.errors import UsageError
 from openmaia.core.services import ServiceUsage
@@ -37,7 +37,7 @@ def run(tmp_path: Path, services: EvaluationServices) -> Run:
 
 def test_shares_are_those_of_all_units(run: Run):
     found = score_agent(run, 100)
-    assert [*found] == [each.name for each in MEASURES]
+    assert [*found] == [each.name for each in TABLE_MEASURES]
     means = {name: each.mean for name, each in found.items() if each}
     assert means["exact"] == means["recall"] == pytest.approx(1 / 3) and means["precision"] == 0.5
     assert means["wrong"] <= means["supported"] < 1

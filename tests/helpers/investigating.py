@@ -46,10 +46,10 @@ def pictures(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A folder of drawn images, so that these tests need no package."""
     folder = tmp_path_factory.mktemp("drawn")
     random = np.random.default_rng(0)
-    names = sorted(paint.COLOURS)
+    names = sorted(paint.PAINTS)
     for index in range(40):
-        ground = paint.plain(paint.COLOURS[names[index % len(names)]], 224, random)
-        fill = paint.plain(paint.COLOURS[names[index * 7 % len(names)]], 90, random)
+        ground = paint.plain(paint.PAINTS[names[index % len(names)]], 224, random)
+        fill = paint.plain(paint.PAINTS[names[index * 7 % len(names)]], 90, random)
         stamp = paint.shape(("circle", "square", "star")[index % 3], fill, 90, random)
         ground.paste(stamp, (index * 3, 40), stamp)
         ground.save(folder / f"{index}.png")

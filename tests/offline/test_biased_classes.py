@@ -40,11 +40,11 @@ def test_order_and_names_do_not_reveal_the_bias():
 
 
 def ground(colour: str) -> EncodedImage:
-    return EncodedImage.of(np.asarray(paint.plain(paint.COLOURS[colour], 224, np.random.default_rng(0))))
+    return EncodedImage.of(np.asarray(paint.plain(paint.PAINTS[colour], 224, np.random.default_rng(0))))
 
 
 def test_planted_bias_has_its_strength():
-    biased = next(one for one in EVERY if len(one.contexts) == 1 and one.contexts[0].name in paint.COLOURS)
+    biased = next(one for one in EVERY if len(one.contexts) == 1 and one.contexts[0].name in paint.PAINTS)
     colour = biased.contexts[0].name
     other = next(name for name in ("red", "blue") if name != colour)
     assert biased.planted(DetectorInput(ground(colour).pixels)) == pytest.approx(biased.strength)

@@ -118,7 +118,7 @@ DRAWN = [c.name for c in INSIDE.values() if c.sort in (Sort.TEXTURE, Sort.SHAPE)
 def drawing(name: str) -> DetectorInput:
     random = np.random.default_rng(1)
     if INSIDE[name].sort is Sort.TEXTURE:
-        image = paint.pattern(name, paint.COLOURS["red"], paint.COLOURS["white"], INPUT_SIDE, random)
+        image = paint.pattern(name, paint.PAINTS["red"], paint.PAINTS["white"], INPUT_SIDE, random)
     else:
         image = plain(GREY)
         stamp = paint.shape(name, plain(COLOURS["red"]), 130, random)

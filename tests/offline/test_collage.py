@@ -12,7 +12,7 @@ from openmaia.core.services import Edit, GeneratedImage, Generation, Split
 from openmaia.datasets.library import ImageDataset
 from openmaia.offline.collage import CollageEditor, CollageGenerator, paint
 from openmaia.offline.collage.lexicon import Lexicon
-from openmaia.offline.collage.paint import COLOURS
+from openmaia.offline.collage.paint import PAINTS
 from openmaia.offline.collage.scene import CollageScene, read
 from openmaia.offline.vocabulary.words import BY_NAME, WORDS, WordKind, of_kind
 from tests.helpers.samples import noise
@@ -80,7 +80,7 @@ def figures(drawn: GeneratedImage) -> list[tuple[str, str]]:
 
 def near(image: EncodedImage, colour: str, distance: int = 60) -> float:
     """Share of the pixels close to a colour."""
-    return float((np.abs(image.pixels.astype(int) - COLOURS[colour]).max(axis=2) < distance).mean())
+    return float((np.abs(image.pixels.astype(int) - PAINTS[colour]).max(axis=2) < distance).mean())
 
 
 # -- reproducibility -----------------------------------------------------------------------------------------------------
@@ -102,7 +102,7 @@ def test_image_differs_between_seeds(generator: CollageGenerator, prompt: str):
 # -- what is drawn -------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("colour", sorted(COLOURS))
+@pytest.mark.parametrize("colour", sorted(PAINTS))
 def test_shape_has_its_colour(drawing: CollageGenerator, colour: str):
     ground = "white" if colour in ("grey", "black") else "black" if colour == "white" else "grey"
     image = draw(drawing, f"a {colour} square on a {ground} background", 1).image
@@ -158,7 +158,7 @@ def test_size_words_are_sizes(drawing: CollageGenerator):
 )
 def test_place_words_are_places(drawing: CollageGenerator, place: str, axis: int, sign: int):
     drawn = draw(drawing, f"a small red square on the {place}, on a white background")
-    red = np.abs(drawn.image.pixels.astype(int) - COLOURS["red"]).max(axis=2) < 60
+    red = np.abs(drawn.image.pixels.astype(int) - PAINTS["red"]).max(axis=2) < 60
     assert sign * (np.argwhere(red).mean(axis=0)[axis] - SIZE / 2) > SIZE / 10
 
 
@@ -452,7 +452,7 @@ def test_matched_pair_shares_its_ground(generator: CollageGenerator, pair: tuple
 def test_matched_pair_shares_its_layout(drawing: CollageGenerator, pair: tuple[str, str]):
     def box(name: str, seed: int) -> list[int]:
         pixels = draw(drawing, f"a red {name} on a white background", seed).image.pixels.astype(int)
-        places = np.argwhere(np.abs(pixels - COLOURS["red"]).max(axis=2) < 60)
+        places = np.argwhere(np.abs(pixels - PAINTS["red"]).max(axis=2) < 60)
         return [*places.min(axis=0).tolist(), *places.max(axis=0).tolist()]
 
     boxes = [(box(pair[0], seed), box(pair[1], seed)) for seed in range(5)]

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from openmaia.analysis.benchmark import MEASURES
+from openmaia.analysis.benchmark import TABLE_MEASURES
 from openmaia.core.errors import UsageError
 from openmaia.evaluation.analysis.bootstrap import Interval
 from openmaia.reporting.agents_table import AgentRow, add_rows, check_table
@@ -13,7 +13,7 @@ HALF = Interval(mean=0.5, low=0.25, high=0.75)
 
 
 def row(agent: str, known: str = "scene-graphs", value: Interval | None = HALF) -> AgentRow:
-    values = {measure.name: value if measure.name == "exact" else None for measure in MEASURES}
+    values = {measure.name: value if measure.name == "exact" else None for measure in TABLE_MEASURES}
     return AgentRow(known=known, agent=agent, backbone="a | b <i>", units=20, measured="2026-11-29", values=values)
 
 

@@ -33,8 +33,8 @@ from openmaia.reporting.browser.serve import application
 from openmaia.reporting.browser.stores import find_exemplars
 from openmaia.reporting.browser.write import write_report
 from openmaia.runs.run import Run
-from openmaia.serving.laboratory import MAX_PIXELS, SCALES, Laboratory
-from openmaia.serving.live import MAX_BYTES, MAX_WAITING, MAX_WAITING_EACH, live_application
+from openmaia.serving.laboratory import SCALES, UPLOAD_PIXELS, Laboratory
+from openmaia.serving.live import MAX_WAITING, MAX_WAITING_EACH, UPLOAD_BYTES, live_application
 from tests.core.test_bombs import scans
 from tests.helpers.chromium import CHROMIUM, browser
 from tests.helpers.commands import refused
@@ -211,11 +211,11 @@ def test_nothing_is_answered_without_the_token(client: TestClient):
 
 def test_too_many_bytes_are_not_read(client: TestClient):
     def pieces() -> Iterator[bytes]:
-        for _ in range(2 * MAX_BYTES >> 20):
+        for _ in range(2 * UPLOAD_BYTES >> 20):
             yield b" " * (1 << 20)
 
     headers = {"content-type": "application/json"}
-    assert client.post("/live/probe", content=b" " * (2 * MAX_BYTES), headers=headers).status_code == 413
+    assert client.post("/live/probe", content=b" " * (2 * UPLOAD_BYTES), headers=headers).status_code == 413
     assert client.post("/live/probe", content=pieces(), headers=headers).status_code == 413
 
 
@@ -233,7 +233,7 @@ PICTURES = {
     "PostScript": (b"%!PS-Adobe-3.0 EPSF-3.0\n%%BoundingBox: 0 0 9 9\n", "not an image"),
     "truncated": (file((96, 96))[:-60], "corrupt"),
     "a bomb": (bomb(30_000, 30_000), "too large"),
-    "more pixels than are read": (bomb(6_000, MAX_PIXELS // 6_000 + 1), "at most"),
+    "more pixels than are read": (bomb(6_000, UPLOAD_PIXELS // 6_000 + 1), "at most"),
     "scans without end": (scans(200), "more than 100 scans"),
     "too small": (file((8, 8)), "at least"),
 }

@@ -16,7 +16,7 @@ import numpy as np
 import numpy.typing as npt
 
 from openmaia.core.images import Pixels
-from openmaia.offline.networks.packaged import INPUT_SIDE, PREPROCESS
+from openmaia.offline.networks.packaged import NETWORK_SIDE, PREPROCESS
 from openmaia.offline.scenes.album import sample
 from openmaia.offline.scenes.canvas import COLOURS
 from openmaia.offline.scenes.grammar import read
@@ -130,7 +130,7 @@ def main_kind(scene: Scene) -> int:
 
 def picture(scene: Scene, number: int) -> Pixels:
     """Draws a scene as the networks see it: every third at their own size, the others larger and reduced."""
-    return PREPROCESS.view(render(scene, 224 if number % 3 else INPUT_SIDE))[0]
+    return PREPROCESS.view(render(scene, 224 if number % 3 else NETWORK_SIDE))[0]
 
 
 def _drawn(item: tuple[str, int]) -> tuple[Pixels, int, int]:
@@ -144,7 +144,7 @@ def _drawn(item: tuple[str, int]) -> tuple[Pixels, int, int]:
 def draw(name: str, count: int, folder: Path, processes: int = 2) -> None:
     """Writes `NAME-images.npy`, uint8 of shape (count, 96, 96, 3), and `NAME-kind.npy` and `NAME-place.npy`."""
     images = np.lib.format.open_memmap(
-        folder / f"{name}-images.npy", "w+", np.uint8, (count, INPUT_SIDE, INPUT_SIDE, 3)
+        folder / f"{name}-images.npy", "w+", np.uint8, (count, NETWORK_SIDE, NETWORK_SIDE, 3)
     )
     known = {question: np.zeros(count, np.int64) for question in ("kind", "place")}
     with Pool(processes) as pool:

@@ -15,7 +15,7 @@ from openmaia.core.text import printable
 from openmaia.runs.files import Files
 from openmaia.runs.records import GivenImage, Turn
 
-FOLDER = "pictures"
+_FOLDER = "pictures"
 """Folder of the run directory that holds the displayed images as files."""
 
 SHOWN_LINES = 40
@@ -79,7 +79,7 @@ class ConversationView:
     def _path(self, turn: Turn, image: EncodedImage) -> str:
         """Returns the path of a displayed image, which is written as a file if it is new."""
         if image.digest not in self._seen:
-            name = f"{FOLDER}/turn-{turn.index + 1}-{image.digest[:8]}.png"
+            name = f"{_FOLDER}/turn-{turn.index + 1}-{image.digest[:8]}.png"
             self._files.write(name, image.png)
             self._seen[image.digest] = self._files.inside(name).root
         return self._seen[image.digest]

@@ -45,7 +45,7 @@ CLOCKS_DIFFER = 300.0
 """Seconds by which the clocks of this machine and of a server may differ."""
 MOST_LISTED = 10_000
 """Batches among which one is looked for whose id was lost."""
-TRIES = 3
+_TRIES = 3
 """Batches in which a request is sent if they expire before it is answered."""
 
 
@@ -346,7 +346,7 @@ class BatchedBackbone:
         elif answer is Unanswered.CANCELLED:
             text = f"the batch {batch.id} was cancelled at the server; the same command sends in a new one what it left unanswered"
             self._fail([key], ServiceError(text))
-        elif answer is Unanswered.EXPIRED and self._asked[key].tries < TRIES:
+        elif answer is Unanswered.EXPIRED and self._asked[key].tries < _TRIES:
             with self._lock:
                 self._queue.append(key)
         else:

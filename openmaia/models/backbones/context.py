@@ -21,7 +21,7 @@ OUTPUT_BLOCK = 4  # outputs that go together
 # Characters of an output in the latest turns. The first is tried before their images go, the others after.
 SHORTENED = (16_000, 4_000, 1_000)
 
-NO_IMAGE = "(an image was here)"
+IMAGE_LEFT_OUT = "(an image was here)"
 NO_OUTPUT = "(the output of this experiment was here; it was left out to save room)"
 
 
@@ -121,7 +121,7 @@ def _without_images(messages: Sequence[Message], dropped: int) -> list[Message]:
         for part in message.parts:
             if isinstance(part, EncodedImage) and left > 0:
                 left -= 1
-                parts.append(NO_IMAGE)
+                parts.append(IMAGE_LEFT_OUT)
             else:
                 parts.append(part)
         result.append(replace(message, parts=tuple(parts)))

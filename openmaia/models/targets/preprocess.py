@@ -26,7 +26,7 @@ TOLERANCE = 1.5
 
 # Difference of pixel values, of 0 to 1, that `verify` accepts in addition, because resizing rounds values and
 # overshoots at edges.
-LEVELS = 3 / 255
+GREY_LEVELS = 3 / 255
 
 
 class Preprocessing(Protocol):
@@ -254,7 +254,7 @@ def verify(ours: Preprocess, theirs: Callable[[Image.Image], torch.Tensor], netw
     if ours.crop is None or ours.crop <= 1:
         actual = ours.tensor(ours.view(pixels)[0])
         scale = torch.tensor(ours.std).view(3, 1, 1)
-        tolerance = TOLERANCE / min(ours.size) + LEVELS
+        tolerance = TOLERANCE / min(ours.size) + GREY_LEVELS
         if expected.shape == actual.shape and float(((expected - actual) * scale).abs().max()) < tolerance:
             return ours
     raise UsageError(

@@ -14,7 +14,7 @@ from openmaia.core.images import EncodedImage, Pixels, ViewBox
 from openmaia.models.targets.forward import input_batches
 from openmaia.models.targets.preprocess import Preprocessing
 
-T = TypeVar("T")
+_T = TypeVar("_T")
 
 CACHE_BYTES = 384 * 2**20
 """Agents often measure the same images for many units."""
@@ -108,7 +108,7 @@ class RecentResponses:
                 self._views[digest] = each
         return [each for digest in digests if (each := found[digest])]
 
-    def each(self, function: Callable[[EncodedImage], T], images: Sequence[EncodedImage]) -> list[T]:
+    def each(self, function: Callable[[EncodedImage], _T], images: Sequence[EncodedImage]) -> list[_T]:
         """Calls a function with each image, in threads where several images share a pass."""
         if self._batch == 1 or len(images) == 1:
             return [function(image) for image in images]

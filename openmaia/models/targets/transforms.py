@@ -15,7 +15,7 @@ from PIL import Image
 
 from openmaia.core.errors import UsageError
 from openmaia.core.images import Pixels, ViewBox, whole
-from openmaia.models.targets.preprocess import LEVELS, TOLERANCE, Preprocess, Preprocessing
+from openmaia.models.targets.preprocess import GREY_LEVELS, TOLERANCE, Preprocess, Preprocessing
 
 Transform = Callable[[Image.Image], torch.Tensor]
 """Takes an RGB image, returns a float tensor of shape (channels, height, width)."""
@@ -221,7 +221,7 @@ def _is_same(found: Preprocess, transform: Transform, shape: tuple[int, int]) ->
     scale = torch.tensor(found.std).view(-1, 1, 1)
     largest = float(((actual - expected) * scale).abs().max())
     texture = _texture(height, width)
-    is_close = largest < TOLERANCE / min(found.size) + LEVELS
+    is_close = largest < TOLERANCE / min(found.size) + GREY_LEVELS
     return is_close and _difference(found, texture, _applied(transform, texture)) < MEAN_DIFFERENCE
 
 

@@ -58,8 +58,8 @@ class Composer:
 
     def _ground(self, scene: CollageScene, size: int, rng: paint.Rng, sources: list[str]) -> Image.Image:
         name = scene.ground
-        if name in paint.COLOURS:
-            return paint.plain(paint.COLOURS[name], size, rng)
+        if name in paint.PAINTS:
+            return paint.plain(paint.PAINTS[name], size, rng)
         if is_vocabulary(name, WordKind.PATTERN):
             ink, paper = _inks(scene.ground_colour, rng)
             return paint.pattern(name, ink, paper, size, rng)
@@ -69,7 +69,7 @@ class Composer:
         if photo is not None:
             sources.append(photo.digest)
             return _crop(self._load(photo), size, rng)
-        return paint.plain(paint.COLOURS[_PLAIN[rng.integers(len(_PLAIN))]], size, rng)
+        return paint.plain(paint.PAINTS[_PLAIN[rng.integers(len(_PLAIN))]], size, rng)
 
     def _scenery(self, name: str, size: int, rng: paint.Rng, sources: list[str]) -> Image.Image:
         textures = self.lexicon.textures(name)
@@ -93,7 +93,7 @@ class Composer:
         return photos[rng.integers(len(photos))] if photos else None
 
     def _stamp(self, figure: SceneFigure, side: int, rng: paint.Rng, sources: list[str]) -> Image.Image:
-        colour = paint.COLOURS.get(figure.colour)
+        colour = paint.PAINTS.get(figure.colour)
         shape = figure.what if is_vocabulary(figure.what, WordKind.SHAPE) else ""
         if not figure.what:
             shapes = of_kind(WordKind.SHAPE)
@@ -139,14 +139,14 @@ def layout(scene: CollageScene, size: int) -> list[tuple[float, float, int]]:
 
 
 def _in_colour(colour: str, scenery: Image.Image) -> Image.Image:
-    return flatten(paint.tinted(scenery, paint.COLOURS[colour])) if colour else scenery
+    return flatten(paint.tinted(scenery, paint.PAINTS[colour])) if colour else scenery
 
 
 def _inks(colour: str, rng: paint.Rng) -> tuple[paint.Colour, paint.Colour]:
     # The background needs to differ enough from the foreground in brightness.
-    names = sorted(paint.COLOURS)
-    ink = paint.COLOURS[colour or names[rng.integers(len(names))]]
-    papers = [paint.COLOURS[name] for name in ("white", "black", "grey")]
+    names = sorted(paint.PAINTS)
+    ink = paint.PAINTS[colour or names[rng.integers(len(names))]]
+    papers = [paint.PAINTS[name] for name in ("white", "black", "grey")]
     apart = [paper for paper in papers if abs(sum(paper) - sum(ink)) > 180]
     return ink, apart[int(rng.random() * len(apart))]
 

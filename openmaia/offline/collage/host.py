@@ -11,7 +11,7 @@ from openmaia.core.services import Edit, GeneratedImage, Generation, Split
 from openmaia.datasets.library import ImageDataset
 from openmaia.offline.collage.compose import Composer
 from openmaia.offline.collage.lexicon import Lexicon
-from openmaia.offline.collage.paint import COLOURS, tinted
+from openmaia.offline.collage.paint import PAINTS, tinted
 from openmaia.offline.collage.scene import CollageScene, SceneFigure, is_vocabulary, read
 from openmaia.offline.vocabulary.words import WORDS, WordKind, find
 
@@ -149,7 +149,7 @@ class CollageEditor(_Collage):
         base, sources = request.image.pil(), list(request.image.sources)
         colour = _new_colour(text)
         if colour and "background" not in text:
-            recoloured = flatten(tinted(base, COLOURS[colour]))
+            recoloured = flatten(tinted(base, PAINTS[colour]))
             return GeneratedImage(image=composer.paste(recoloured, CollageScene(figures=()), sources))
         order = _ADD.match(text)
         if not order:

@@ -15,7 +15,7 @@ Colour = tuple[int, int, int]
 _EVEN = 100
 _MARK: Colour = (255, 0, 255)
 
-COLOURS: dict[str, Colour] = {
+PAINTS: dict[str, Colour] = {
     "red": (214, 32, 32),
     "orange": (240, 130, 20),
     "yellow": (242, 214, 36),

@@ -18,7 +18,7 @@ _SHARE = 0.33
 # Largest number of hypotheses that are tested by edits of images.
 _TESTED = 6
 # Largest number of hypotheses in an answer.
-MOST = 3
+MOST_LABELS = 3
 # Share of its activation that an object must keep after at least one edit of its colour. Otherwise the activation is
 # attributed to the colour.
 RETAINED = 0.17

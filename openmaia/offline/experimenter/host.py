@@ -5,7 +5,15 @@ from collections.abc import Sequence
 
 from openmaia.core.messages import Chat, Message, Reply, Role
 from openmaia.offline.experimenter import contexts, design, spurious
-from openmaia.offline.experimenter.answers import MOST, RECOGNISED, RETAINED, ShownBeside, answer, reach, told_apart
+from openmaia.offline.experimenter.answers import (
+    MOST_LABELS,
+    RECOGNISED,
+    RETAINED,
+    ShownBeside,
+    answer,
+    reach,
+    told_apart,
+)
 from openmaia.offline.experimenter.design import Hypothesis, screen
 from openmaia.offline.experimenter.eyes import Eyes, Sight, bright_part
 from openmaia.offline.experimenter.judge import (
@@ -135,7 +143,7 @@ class ScriptedBackbone:
         kept = answer(results, reach(usual, others), beside)
         if kept and not (seen.of("edit") or seen.is_last_call or "edit_images" in seen.withheld):
             return _write([r.hypothesis.name for r in kept], code=_edit(kept, candidates))
-        kept = told_apart(_confirmed(kept, candidates, seen, usual), beside)[:MOST]
+        kept = told_apart(_confirmed(kept, candidates, seen, usual), beside)[:MOST_LABELS]
         return _write([r.hypothesis.name for r in kept], answer_text=_answer_text(kept))
 
     def _evidence(self, seen: Transcript) -> dict[str, float]:

@@ -17,10 +17,10 @@ from openmaia.offline.networks.detector import SceneDetector
 from openmaia.offline.networks.residual import ResidualNetwork
 from openmaia.offline.networks.transformer import VisionTransformer
 
-INPUT_SIDE = 96
+NETWORK_SIDE = 96
 
 PREPROCESS = Preprocess(
-    size=(INPUT_SIDE, INPUT_SIDE),
+    size=(NETWORK_SIDE, NETWORK_SIDE),
     crop=1.0,
     resample=Image.Resampling.BILINEAR,
     mean=(0.5, 0.5, 0.5),

@@ -15,7 +15,7 @@ from openmaia.offline.scenes.kinds import kinds
 from openmaia.offline.scenes.layout import PLACES
 from openmaia.offline.scenes.words import PATTERNS, members, plural
 
-EDITION = "openmaia scene units 1"
+SCENE_EDITION = "openmaia scene units 1"
 """Part of all hashes. A new edition gives other units."""
 
 _TIMES, _WEATHERS = ("morning", "dusk", "night"), ("cloudy", "rain", "storm", "snowfall", "fog")
@@ -56,7 +56,7 @@ def half_of(mode: Mode, terms: Combination) -> str:
 
 def share(*key: str) -> float:
     """Returns a pseudo-random number, uniformly distributed between 0 and 1. Equal arguments give the same number."""
-    return int.from_bytes(hashlib.sha256("\0".join((EDITION, *key)).encode()).digest()[:6]) / 2**48
+    return int.from_bytes(hashlib.sha256("\0".join((SCENE_EDITION, *key)).encode()).digest()[:6]) / 2**48
 
 
 @cache

@@ -12,7 +12,7 @@ from openmaia.core.services import Probe, UnitActivation
 from openmaia.core.units import TargetInfo
 from openmaia.models.targets.measured import MeasuredTarget
 from openmaia.models.targets.responses import Response, rounded
-from openmaia.offline.scene_units.family import EDITION
+from openmaia.offline.scene_units.family import SCENE_EDITION
 from openmaia.offline.scene_units.unit import SceneUnit
 from openmaia.offline.scene_units.view import SceneView
 from openmaia.offline.scenes.graph import Scene
@@ -38,7 +38,7 @@ class SceneUnitTarget(MeasuredTarget):
         return TargetInfo(
             name=self._name,
             layers={layer: len(units) for layer, units in self.units.items()},
-            digest=hashlib.sha256(f"{EDITION} {keys}".encode()).hexdigest(),
+            digest=hashlib.sha256(f"{SCENE_EDITION} {keys}".encode()).hexdigest(),
             input_size=(_INPUT_SIDE, _INPUT_SIDE),
         )
 

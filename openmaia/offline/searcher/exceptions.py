@@ -10,7 +10,7 @@ from openmaia.offline.searcher.labels import EXCEPT, narrower, shows, single, te
 
 Activations = npt.NDArray[np.float64]
 
-KINDS = ("group", "time")
+EXCEPTION_KINDS = ("group", "time")
 """The kinds of labels that are exceptions. No single kinds: too few images show one of them by chance, and there are many."""
 
 # The share of the activation that an exception takes away in scenes that are measured already, and in how many standard errors.
@@ -43,7 +43,7 @@ def is_apart(label: str, exception: str) -> bool:
 
 
 def _names(label: str) -> Iterator[str]:
-    yield from (each for each, what in single().items() if what in KINDS and is_apart(label, each))
+    yield from (each for each, what in single().items() if what in EXCEPTION_KINDS and is_apart(label, each))
 
 
 def _fall(values: Activations, has: Mask, least: float) -> float:

@@ -12,7 +12,7 @@ import numpy.typing as npt
 
 from openmaia.core.images import Mask
 from openmaia.offline.searcher.compounds import compounds, is_sayable, scenery
-from openmaia.offline.searcher.exceptions import KINDS, is_apart
+from openmaia.offline.searcher.exceptions import EXCEPTION_KINDS, is_apart
 from openmaia.offline.searcher.labels import EXCEPT, scene_of, shown, shows, single, terms
 
 # An image excites a unit if its activation is above the usual low ones by this share of the way to the highest ones.
@@ -102,7 +102,7 @@ def _tried(
     errors[np.tril_indices(len(errors))] = np.inf
     found += [(names, error) for names, error in _named(one, errors) if not terms(names[0]) & terms(names[1])]
     errors = total + (every[:, None] - both) - 2 * (hits[:, None] - both_hits)
-    errors[:, [single()[each] not in KINDS for each in one.names]] = np.inf
+    errors[:, [single()[each] not in EXCEPTION_KINDS for each in one.names]] = np.inf
     found += [
         ((f"{name}{EXCEPT}{other}",), error) for (name, other), error in _named(one, errors) if is_apart(name, other)
     ]

@@ -9,7 +9,7 @@ from markupsafe import Markup
 from openmaia.core.components import stored_remark
 from openmaia.recipes.bias.effects import BiasVerdict
 from openmaia.recipes.bias.pairs import MatchedPair, PairSide
-from openmaia.recipes.bias.study import FAILURES, TESTS, classes_without_claim, read_tests
+from openmaia.recipes.bias.study import BIAS_TESTS, FAILURES, classes_without_claim, read_tests
 from openmaia.reporting.browser.pages import APPLICATIONS, render
 from openmaia.reporting.browser.thumbnails import Thumbnails
 from openmaia.reporting.figures.charts import value_strips
@@ -82,7 +82,7 @@ def _order(verdict: BiasVerdict) -> tuple[bool, float]:
 
 def _cards(run: Run, verdicts: Sequence[BiasVerdict], pages: Mapping[InvestigationId, str]) -> list[BiasCard]:
     cards: list[BiasCard] = []
-    for test in read_tests(run, TESTS):
+    for test in read_tests(run, BIAS_TESTS):
         own = [verdict for verdict in verdicts if verdict.investigation == test.investigation]
         cards += [
             _card(verdict, images, pages[test.investigation]) for verdict, images in zip(own, test.images, strict=True)

@@ -40,7 +40,7 @@ from openmaia.runs.run import InvestigationId, Run
 if TYPE_CHECKING:
     from openmaia.distributed.assembly import Progress
 
-TESTS, FAILURES, VERDICTS = "bias", "bias-failures", "bias.json"
+BIAS_TESTS, FAILURES, VERDICTS = "bias", "bias-failures", "bias.json"
 _VERSION = 3
 
 
@@ -76,7 +76,7 @@ class BiasTest:
 
 def is_tested(run: Run) -> bool:
     """Returns whether all claims in the records of a run are tested and judged."""
-    return run.done() <= run.belonging(TESTS) and run.files.exists(VERDICTS)
+    return run.done() <= run.belonging(BIAS_TESTS) and run.files.exists(VERDICTS)
 
 
 def put_to_test(run: Run, matcher: Matcher, config: Config, progress: Callable[[int, int], None]) -> list[BiasVerdict]:
@@ -93,7 +93,7 @@ def put_to_test(run: Run, matcher: Matcher, config: Config, progress: Callable[[
     Raises:
         ServiceError: A service failed for good.
     """
-    untested = sorted(run.done() - run.belonging(TESTS))
+    untested = sorted(run.done() - run.belonging(BIAS_TESTS))
     if untested:
         # The p-values of a run are adjusted together: new records may change any verdict, and so where errors are searched.
         run.files.delete(VERDICTS)
@@ -104,7 +104,7 @@ def put_to_test(run: Run, matcher: Matcher, config: Config, progress: Callable[[
         unit, name = investigation.unit, names[investigation.unit.index]
         answer = read_claim(run, investigation)
         tested = [measure_claim(unit, name, label, matcher, config) for label in answer.labels]
-        run.write_artifact(TESTS, investigation, dump_test(answer, name, tested))
+        run.write_artifact(BIAS_TESTS, investigation, dump_test(answer, name, tested))
 
     with ThreadPoolExecutor(config.ray.investigations) as pool:
         for done, _ in enumerate(pool.map(test, untested), start=1):
@@ -140,14 +140,14 @@ def measure_claim(
 
 def judged(run: Run, config: Config) -> list[BiasVerdict]:
     """Returns a verdict on each tested claim of a run from the stored effects, ordered by unit."""
-    tests = read_tests(run, TESTS, light=True)
+    tests = read_tests(run, BIAS_TESTS, light=True)
     effects = [(test.investigation, test.name, effect) for test in tests for effect in test.effects]
     return decide(effects, config.bias.rate, config.bias.smallest)
 
 
 def classes_without_claim(run: Run) -> list[str]:
     """Returns the names of the classes for which the agents of a run claimed nothing."""
-    return sorted({test.name for test in read_tests(run, TESTS, light=True) if not test.parts})
+    return sorted({test.name for test in read_tests(run, BIAS_TESTS, light=True) if not test.parts})
 
 
 def _find_failures(run: Run, supported: Sequence[BiasVerdict], matcher: Matcher, config: Config) -> None:
@@ -254,7 +254,7 @@ def _dump(
 
 
 def read_tests(run: Run, folder: str, *, light: bool = False) -> Iterator[StoredTest]:
-    """Reads the files of TESTS or FAILURES (`folder`) of a run, ordered by unit; with `light` without images."""
+    """Reads the files of BIAS_TESTS or FAILURES (`folder`) of a run, ordered by unit; with `light` without images."""
     for investigation in sorted(run.artifacts(folder)):
         data = run.artifact(folder, investigation)
         if data is not None:
@@ -271,7 +271,7 @@ def read_test(data: bytes, *, light: bool = False) -> StoredTest:
     if header.get("version") != _VERSION:
         raise StoreError(
             f"a test of a bias has version {header.get('version')}, and this OpenMAIA reads version {_VERSION}: remove the "
-            f"folders {TESTS}/ and {FAILURES}/ of the run to have them made again"
+            f"folders {BIAS_TESTS}/ and {FAILURES}/ of the run to have them made again"
         )
     wrong = (key for key, hint in _HEADER.items() if key not in header or find_mistyped(header[key], hint) is not None)
     if (key := next(wrong, None)) is not None:

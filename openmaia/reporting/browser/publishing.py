@@ -18,7 +18,7 @@ from openmaia.runs.records import HUMAN
 from openmaia.runs.run import Run
 from openmaia.runs.votes import read_votes
 
-SIDE = 300
+PUBLISHED_SIDE = 300
 """Longest side in pixels of the images on a published page."""
 _UNKNOWN = "whose licence is not known"
 _OF_USER = "which a component of the user makes, whose licence is not known"

@@ -13,7 +13,7 @@ from openmaia.evaluation.metric import all_metrics
 from openmaia.reporting.browser.agents import AgentCharts, draw_agent_charts
 from openmaia.reporting.browser.compare import render_comparison
 from openmaia.reporting.browser.pages import APPLICATIONS, CONTROL, LiveBox, render
-from openmaia.reporting.browser.publishing import SIDE, Publication
+from openmaia.reporting.browser.publishing import PUBLISHED_SIDE, Publication
 from openmaia.reporting.browser.rows import RunSummary, summarize_run
 from openmaia.reporting.browser.similar import name_similar_file
 from openmaia.reporting.browser.tiles import Tile, make_tiles
@@ -73,7 +73,10 @@ class Report:
                 made[row.page] = page
         if self.publication:
             withheld, notes = frozenset(self.publication.withheld), self.publication.notes
-            made = {path: replace(page, withheld=withheld, notes=notes, largest=SIDE) for path, page in made.items()}
+            made = {
+                path: replace(page, withheld=withheld, notes=notes, largest=PUBLISHED_SIDE)
+                for path, page in made.items()
+            }
         if self.live:
             made = {path: replace(page, is_served=True, allows=self.allows) for path, page in made.items()}
         return made

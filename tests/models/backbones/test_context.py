@@ -8,7 +8,7 @@ import pytest
 from openmaia.core.errors import ServiceError
 from openmaia.core.images import EncodedImage
 from openmaia.core.messages import Message, assistant, system, user
-from openmaia.models.backbones.context import LATEST, NO_IMAGE, NO_OUTPUT, OPENING, FittedChat, fit
+from openmaia.models.backbones.context import IMAGE_LEFT_OUT, LATEST, NO_OUTPUT, OPENING, FittedChat, fit
 
 
 def image(value: int) -> EncodedImage:
@@ -50,8 +50,8 @@ def test_oldest_images_are_replaced_by_notes_first():
     assert result.left_out == f"its oldest {lost} images"
     kept = [p.digest for m in result.messages for p in m.images]
     assert kept == [p.digest for m in messages for p in m.images][lost:]
-    assert sum(m.parts.count(NO_IMAGE) for m in result.messages) == lost
-    assert [m.text.replace(NO_IMAGE, "").split() for m in result.messages] == [m.text.split() for m in messages]
+    assert sum(m.parts.count(IMAGE_LEFT_OUT) for m in result.messages) == lost
+    assert [m.text.replace(IMAGE_LEFT_OUT, "").split() for m in result.messages] == [m.text.split() for m in messages]
 
 
 def test_cut_stays_for_several_turns():
@@ -97,7 +97,7 @@ def test_too_long_task_names_the_config_keys():
 def test_middle_of_a_long_output_in_the_latest_turn_is_left_out():
     messages = [*conversation(3), assistant("code"), user("begin" + " word" * 20_000 + " end", image(99))]
     short = fitted(messages, room=3_000)
-    assert short.messages[-1].text.startswith("begin") and short.messages[-1].text.endswith(f"end\n{NO_IMAGE}")
+    assert short.messages[-1].text.startswith("begin") and short.messages[-1].text.endswith(f"end\n{IMAGE_LEFT_OUT}")
     assert "characters were here" in short.messages[-1].text
     assert short.left_out.endswith("and the middle of outputs above 4000 characters")
     assert [m.text for m in short.messages[:OPENING]] == [m.text for m in messages[:OPENING]]

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from openmaia.agent.tools.api import System
 
 
-KINDS = ("top", "bottom", "random", "ladder")
+_KINDS = ("top", "bottom", "random", "ladder")
 
 
 def dataset_exemplars(self: Any, system: "System", kind: str = "top", as_lists: bool = False) -> Any:
@@ -36,11 +36,11 @@ def dataset_exemplars(self: Any, system: "System", kind: str = "top", as_lists: 
 
 def answer(toolbox: "Toolbox", kind: Any, layer: Any = None, index: Any = None) -> list[dict[str, Any]]:
     """Raises ToolError if no exemplars of the kind are stored, or the unit may not be queried."""
-    if kind not in KINDS:
-        raise ToolError(f"dataset_exemplars: kind={abbreviate(kind)}; expected one of {', '.join(KINDS)}")
+    if kind not in _KINDS:
+        raise ToolError(f"dataset_exemplars: kind={abbreviate(kind)}; expected one of {', '.join(_KINDS)}")
     exemplars = toolbox.subjects.exemplars(toolbox.subjects.unit(layer, index))
     if not exemplars.of_kind(kind) and exemplars.exemplars:
-        stored = ", ".join(each for each in KINDS if exemplars.of_kind(each))
+        stored = ", ".join(each for each in _KINDS if exemplars.of_kind(each))
         raise ToolError(f"dataset_exemplars: no images of kind={kind!r} are stored for this unit; there are: {stored}")
     return [
         toolbox.register(

@@ -38,7 +38,7 @@ from openmaia.models.backbones.vllm.prompt import PromptRenderer, TooLong, promp
 from openmaia.models.backbones.vllm.start import engine_config, start
 
 # An attempt fails if the prompt is too long, or the engine has evicted a cached image.
-TRIES = 4
+_TRIES = 4
 
 
 class VllmBackbone:
@@ -104,7 +104,7 @@ class VllmBackbone:
     async def _answer(self, chat: Chat) -> Reply:
         await self._prompts.learn(chat.messages)
         reason = ""
-        for _ in range(TRIES):
+        for _ in range(_TRIES):
             fitted = await asyncio.to_thread(self._fit, chat, self._uncounted)
             prompt = await self._prompt(fitted, chat)
             if prompt is None:
@@ -118,7 +118,7 @@ class VllmBackbone:
                 return self._reply(output, fitted, chat, is_open=is_open)
             # The engine no longer holds an image that the renderer believed cached; the next try sends it again.
             reason = f"its engine ended the answer with {output.outputs[0].finish_reason!r}"
-        raise ServiceError(f"{self._name} could not answer after {TRIES} tries: {reason}")
+        raise ServiceError(f"{self._name} could not answer after {_TRIES} tries: {reason}")
 
     async def _prompt(self, fitted: FittedChat, chat: Chat) -> EngineInput | None:
         """None if the prompt leaves too little room for the answer."""

@@ -23,7 +23,7 @@ _ONE = 0.3
 _HIGHEST = 7
 """Pictures above one another. More of one column overlap."""
 
-CONTROLS = {
+_CONTROLS = {
     "auc": ("neutral", "matched neutral images"),
     "auc_against": ("others", "images of other units’ descriptions"),
     "auc_unrelated": ("unrelated", "images of unrelated prompts"),
@@ -34,7 +34,7 @@ CONTROLS = {
 
 def name_control(key: str) -> str:
     """Returns the name of a control of a verdict (a key of `all_controls`) in a sentence."""
-    return CONTROLS[key][1] if key in CONTROLS else all_controls()[key].name
+    return _CONTROLS[key][1] if key in _CONTROLS else all_controls()[key].name
 
 
 @dataclass(frozen=True, slots=True)
@@ -152,7 +152,7 @@ def make_axis(
     worst = verdict.worst.key if verdict.worst else ""
     rows = {
         key: _row(name, shown.get(role, ()), axis, dataset, scores.get(key))
-        for key, (role, name) in CONTROLS.items()
+        for key, (role, name) in _CONTROLS.items()
         if shown.get(role)
     }
     return replace(
