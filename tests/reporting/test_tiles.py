@@ -50,6 +50,24 @@ def test_units_of_the_store_have_tiles_also_before_they_are_investigated(tmp_pat
     assert all(tile(tmp_path, index=number).is_file() for number in range(5))
 
 
+def test_report_made_elsewhere_takes_the_exemplars_beside_the_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    """Also where the other folder has some that are called the same. Once the run lies elsewhere, it takes those."""
+    home, other = tmp_path / "home", tmp_path / "other"
+    (home / "runs").mkdir(parents=True)
+    other.mkdir()
+    made = run(home / "runs")
+    config = made.config()
+    config["paths"] |= {"runs": "runs", "exemplars": "exemplars"}
+    made.files.write("config.yaml", yaml.safe_dump(config).encode())
+    store(home / "exemplars")
+    store(other / "exemplars", layer="layer3")
+    monkeypatch.chdir(other)
+    lines = "No exemplars of layer4 are in"
+    assert lines not in Page(write_report([made]).read_text()).text
+    (home / "exemplars").rename(home / "moved")
+    assert lines in Page(write_report([made]).read_text()).text, "those of layer3 are found"
+
+
 def test_part_above_the_threshold_stays_bright_and_the_rest_is_veiled(tmp_path: Path):
     made = pointing(run(tmp_path), tmp_path / "exemplars")
     store(tmp_path / "exemplars")

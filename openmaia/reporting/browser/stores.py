@@ -72,7 +72,8 @@ def exemplars_root(run: Run, paths: Mapping[str, str]) -> str:
         return paths["exemplars"]
     folder, runs = user_path(paths["exemplars"]), user_path(paths["runs"])
     root = run.investigations.local
-    if folder.is_absolute() or folder.is_dir() or root is None or runs.is_absolute():
+    if folder.is_absolute() or root is None or runs.is_absolute():
         return str(folder)
     start = root.parents[len(runs.parts)] if len(runs.parts) < len(root.parents) else root
-    return str(start / folder)
+    # A folder of this name may lie here, too, with exemplars of another network of that name.
+    return str(start / folder if (start / folder).is_dir() or not folder.is_dir() else folder)
