@@ -18,7 +18,7 @@ MENDED_ON = 110
 CORRECTED = 20
 EARLIER, EARLIER_CLASSES = "units of the earlier agent", "classes of the earlier agent"
 WITHOUT_EXPLANATIONS = "units without explanations"
-HIDDEN_WITHOUT, CLASSES_WITHOUT = "hidden units without explanations", "classes without explanations"
+HIDDEN_WITHOUT = "hidden units without explanations"
 """Kept in world.json from before the agent changed."""
 HEAD = """# Networks that learned drawn scenes
 
@@ -39,7 +39,6 @@ def text() -> str:
         "hidden": _hidden,
         HIDDEN_WITHOUT: _hidden_without,
         "classes": _classes,
-        CLASSES_WITHOUT: _classes_without,
         EARLIER_CLASSES: _earlier_classes,
         "prompts": _prompts,
         EARLIER_PROMPTS: _earlier_prompts,
@@ -76,7 +75,7 @@ def _hidden(figures: Mapping[str, Any]) -> str:
         for name, each in figures["fresh"].items()
     ]
     shares.append(
-        f"- Of the units that had not been measured with earlier agents, {EACH - EARLIER_UNITS} of each layer, are supported, and supported and shown: {'; '.join(both)}."
+        f"- Of the {EACH - EARLIER_UNITS} units of each layer that no earlier agent was measured on, supported, and supported and shown: {'; '.join(both)}."
     )
     if again := figures.get("retest"):
         shares.append(
@@ -120,17 +119,10 @@ def _classes(figures: Mapping[str, Any]) -> str:
 
 All outputs of the network: kinds, patterns and places ({_made(figures)}). *Exact*: the labels name the class and nothing else. Each is in
 classes.csv. In training, a pattern was the class of scenes with a patterned background, so that "dots" and "dotted background" both name
-that of dots.
+that of dots. The agent without explanations gave the same labels, one by one.
 
 {_class_table(figures)}
 {false}"""
-
-
-def _classes_without(figures: Mapping[str, Any]) -> str:
-    return f"""Without explanations ({_made(figures)}, beside much other work):
-
-{_class_table(figures)}
-"""
 
 
 def _earlier_classes(figures: Mapping[str, Any]) -> str:
