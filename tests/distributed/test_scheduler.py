@@ -76,6 +76,7 @@ def seen(ray_cluster: None, tmp_path_factory: pytest.TempPathFactory) -> Seen:
     return Seen(len(done), max(under_way), set(imported), set(map(int, processes)))
 
 
+@pytest.mark.nightly
 def test_an_investigating_process_imports_neither_torch_nor_a_model_stack(seen: Seen):
     assert seen.imported == {"[]"}
 
@@ -155,6 +156,7 @@ def test_jobs_take_turns_and_share_all_pools_but_the_target(ray_cluster: None, t
 
 
 @pytest.mark.timeout(180)
+@pytest.mark.nightly
 def test_on_a_cluster_that_has_grown_to_its_end_investigations_leave_room_for_replicas(
     ray_cluster: None, tmp_path: Path
 ):

@@ -56,6 +56,7 @@ def test_replica_that_is_drained_finishes_what_it_works_on(ray_cluster: None, tm
     assert load.counted() == FLAWLESS
 
 
+@pytest.mark.nightly
 def test_dispatcher_that_dies_does_not_call_off_the_draining(ray_cluster: None, tmp_path: Path):
     load, policy = Load(tmp_path / "log"), quick(2, 2)
     host = Counted(str(load.log), seconds=4.0)

@@ -184,6 +184,7 @@ def test_requests_wait_while_another_replica_still_loads(ray_cluster: None, tmp_
         assert made.handle().ask("double", [2]) == [4]
 
 
+@pytest.mark.nightly
 def test_replica_that_takes_all_memory_counts_as_dead():
     """Ray says it with another exception."""
     command = [sys.executable, "-m", "tests.helpers.out_of_memory"]

@@ -69,6 +69,7 @@ class Drawer:
         return PooledGenerator(address, "gone").generate(FIVE[:1])
 
 
+@pytest.mark.nightly
 def test_joined_requests_survive_the_process_of_the_first_caller(ray_cluster: None, spec: CacheSpec, log: Path):
     """It has stored what is asked, which nobody can read any more."""
     slow = [Generation(prompt="slow", seed=100 + i) for i in range(4)]

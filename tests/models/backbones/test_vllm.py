@@ -208,6 +208,7 @@ def test_prompt_and_reply_fit_the_context(backbone: Engine):
         backbone.reply([chat(user("0.123 " * 600), max_tokens=40)])
 
 
+@pytest.mark.nightly
 def test_tokens_added_by_the_template_are_learned(backbone: Engine):
     """Its sentence before a system message is not in the count that decides whether a conversation fits."""
     left_out = list[str]()

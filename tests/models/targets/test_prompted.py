@@ -231,6 +231,8 @@ def test_network_without_texts_is_refused(tmp_path: Path):
 # -- a whole investigation -----------------------------------------------------------------------------------------------
 
 
+@pytest.mark.nightly
+@pytest.mark.slow
 def test_investigation_of_a_text_names_the_texts_everywhere(folders: dict[str, str], tmp_path: Path):
     sources = [
         "name=texts", "target.kind=clip", "target.name=net", f"target.network=hf:{folders['clip']}",
