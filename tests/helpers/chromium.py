@@ -7,7 +7,7 @@ import shutil
 import subprocess
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -50,6 +50,11 @@ class Tab:
         result = self.call("Runtime.evaluate", expression=script, awaitPromise=True, returnByValue=True)
         assert "exceptionDetails" not in result, result["exceptionDetails"]
         return result["result"].get("value")
+
+    def leave(self, script: str) -> None:
+        """Runs an expression that may leave the page before it can answer, such as a click on a link."""
+        with suppress(LeftPage):
+            self.run(script)
 
     def wait(self, condition: str, seconds: float = SECONDS) -> None:
         """Waits until an expression is true."""

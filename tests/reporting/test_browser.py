@@ -133,9 +133,9 @@ def test_address_keeps_filter_and_order_also_after_the_back_button(index: Path, 
     tab.run("document.querySelector('[aria-label*=Unit][role=button]')?.click()")
     wanted, address = names(tab), tab.run("location.hash")
     assert wanted and "q=" in address
-    tab.run("document.querySelector('#table a.open').click()")
+    tab.leave("document.querySelector('#table a.open').click()")
     tab.wait("document.body?.dataset.page && document.readyState === 'complete'")
-    tab.run("history.back()")
+    tab.leave("history.back()")
     tab.wait(READY)
     assert (tab.run("search().value"), names(tab), tab.run("location.hash")) == ("layer4/2 turns>1", wanted, address)
 
