@@ -40,7 +40,7 @@ from openmaia.datasets.library import ImageDataset
 from openmaia.exemplars.compute import ExemplarWorker, compute_exemplars
 from openmaia.exemplars.store import ExemplarStore
 from openmaia.models.targets.hooked import NetworkTarget
-from openmaia.models.targets.networks import load as load_network
+from openmaia.models.targets.networks import loading
 from openmaia.models.targets.preprocess import PreprocessPreset, TargetNetwork, published
 
 LAYERS = {
@@ -101,7 +101,9 @@ def config(name: str, folder: Path, store: Path, limit: int = 0) -> Config:
 
 def network(name: str, preset: PreprocessPreset = "weights") -> TargetNetwork:
     torch.manual_seed(0)
-    made = load_network(name, "" if name.startswith("efficientnet") else "untrained", preset)
+    # Earlier commits call it otherwise.
+    untrained = getattr(loading, "RANDOM", "untrained")
+    made = loading.load(name, "" if name.startswith("efficientnet") else untrained, preset)
     fit(made.module)
     return made
 

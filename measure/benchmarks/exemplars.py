@@ -83,7 +83,7 @@ def config(network: str, layers: list[str], folder: Path, root: Path) -> Config:
             "target.kind=network",
             f"target.name={network}",
             f"target.network={network}",
-            *(["target.weights=random"] if network == "resnet18" else []),
+            *(["target.weights=untrained"] if network == "resnet18" else []),
             f"target.layers=[{','.join(layers)}]",
             "pictures.kind=folder",
             f"pictures.folder={folder}",
