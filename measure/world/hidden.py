@@ -32,7 +32,7 @@ TUNED = 20
 SEEN = {"stage3": {23, 26, 31}, "stage4": {41, 44, 47}}
 """Further units that its developer had looked at."""
 EACH = 40
-EARLIER = 20
+MEASURED_BEFORE = 20
 """The first of them were measured with earlier agents, too."""
 AGENT, PLAIN, UNTRAINED = "agent", "plain search", "untrained"
 RUNS: Mapping[str, tuple[str, ...]] = {
@@ -80,7 +80,7 @@ def fresh(smoke: bool) -> set[tuple[str, int]]:
     return {
         (layer, index)
         for layer in WIDTHS
-        for index in (_ordered(layer)[1:2] if smoke else _ordered(layer)[EARLIER:EACH])
+        for index in (_ordered(layer)[1:2] if smoke else _ordered(layer)[MEASURED_BEFORE:EACH])
     }
 
 

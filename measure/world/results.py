@@ -7,8 +7,7 @@ from typing import Any
 
 from measure.measuring import shown
 from measure.world.__main__ import OUT
-from measure.world.hidden import EACH
-from measure.world.hidden import EARLIER as EARLIER_UNITS
+from measure.world.hidden import EACH, MEASURED_BEFORE
 from measure.world.units import SEED, WITHOUT
 
 FILE = Path(__file__).with_name("RESULTS.md")
@@ -17,8 +16,7 @@ EARLIER_PROMPTS = "prompts of the earlier grammar"
 MENDED_ON = 110
 CORRECTED = 20
 EARLIER, EARLIER_CLASSES = "units of the earlier agent", "classes of the earlier agent"
-WITHOUT_EXPLANATIONS = "units without explanations"
-HIDDEN_WITHOUT = "hidden units without explanations"
+WITHOUT_EXPLANATIONS, HIDDEN_WITHOUT = "units without explanations", "hidden units without explanations"
 """Kept in world.json from before the agent changed."""
 HEAD = """# Networks that learned drawn scenes
 
@@ -70,12 +68,8 @@ def _hidden(figures: Mapping[str, Any]) -> str:
         f"{shown(each['supported_and_shown'], '+.0%')}."
         for name, each in figures["shares"].items()
     ]
-    both = [
-        f"{name} {shown(each['supported'], '.0%')} and {shown(each['supported_and_shown'], '.0%')}"
-        for name, each in figures["fresh"].items()
-    ]
     shares.append(
-        f"- Of the {EACH - EARLIER_UNITS} units of each layer that no earlier agent was measured on, supported, and supported and shown: {'; '.join(both)}."
+        f"- Of the {EACH - MEASURED_BEFORE} units of each layer that no earlier agent was measured on, supported, and supported and shown: {_both(figures['fresh'])}."
     )
     if again := figures.get("retest"):
         shares.append(
@@ -99,13 +93,17 @@ are of all units, with abstentions; AUCs are means over the tested descriptions.
 
 
 def _hidden_without(figures: Mapping[str, Any]) -> str:
-    both = [
-        f"{name} {shown(each['supported'], '.0%')} and {shown(each['supported_and_shown'], '.0%')}"
-        for name, each in figures["runs"].items()
-    ]
     return f"""Without explanations, {figures["units"]} of these units had been measured before ({_made(figures)}, beside much other work), with the
-shares supported, and supported and shown: {"; ".join(both)}.
+shares supported, and supported and shown: {_both(figures["runs"])}.
 """
+
+
+def _both(runs: Mapping[str, Any]) -> str:
+    """The share that is supported, and that which exemplars show as well, of each run."""
+    return "; ".join(
+        f"{name} {shown(each['supported'], '.0%')} and {shown(each['supported_and_shown'], '.0%')}"
+        for name, each in runs.items()
+    )
 
 
 def _classes(figures: Mapping[str, Any]) -> str:

@@ -5,11 +5,10 @@ from dataclasses import dataclass
 
 from openmaia.analysis.search import TextSearch
 from openmaia.evaluation.analysis.statistics import adjust_p_values
+from openmaia.evaluation.analysis.verdict import LEVEL
 
 LEAST_SHOWN = 0.5
 """The smallest share of a unit's most exciting images that show it. Measured, see measure/asking.py."""
-_LEVEL = 0.05
-"""The largest q."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -51,7 +50,7 @@ def find_shown(
     p = [float(stats.hypergeom.sf(x - 1, total, count, len(top))) for x, top in zip(shown, tops, strict=True)]
     return [
         BankEvidence(shown=x, of=len(top), base=count / total, q=q)
-        if x and x >= least * len(top) and q <= _LEVEL
+        if x and x >= least * len(top) and q <= LEVEL
         else None
         for x, top, q in zip(shown, tops, adjust_p_values(p), strict=True)
     ]

@@ -40,11 +40,16 @@ class Told:
     report: Path
 
 
-RUNS = {"the script": TEXTS["script"], "all at once": " ".join(TEXTS.values()), "150 kB": MEGABYTE[:150_000]}
+RUNS = [
+    pytest.param(TEXTS["script"], id="the script"),
+    pytest.param(" ".join(TEXTS.values()), id="all at once"),
+    pytest.param(MEGABYTE[:150_000], id="150 kB"),
+    pytest.param(MEGABYTE, id="1 MB", marks=[pytest.mark.slow, pytest.mark.nightly]),
+]
 """The texts of whole runs, which take longer."""
 
 
-@pytest.fixture(scope="module", params=RUNS.values(), ids=RUNS.keys())
+@pytest.fixture(scope="module", params=RUNS)
 def told(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Told:
     folder = tmp_path_factory.mktemp("told")
     text = request.param.encode(errors="replace").decode()  # configs, replies and records are UTF-8

@@ -17,6 +17,7 @@ from openmaia.offline.scenes.layout import settle
 from openmaia.offline.scenes.truth import holds
 from openmaia.offline.searcher.host import Searcher
 
+LATER = [pytest.mark.slow, pytest.mark.nightly]
 _SENTENCES = {
     "red boat": ("a red boat on the sea by day", "two red boats and a white bird on the sea at dusk"),
     "sea": ("a white boat on the sea by day", "a duck on the sea at night"),
@@ -114,7 +115,7 @@ def test_search_finds_a_weak_alternative_that_exemplars_do_not_show(weak: float)
     assert answer.splitlines()[1:] == ["[LABEL 1]: night", "[LABEL 2]: cup"]
 
 
-@pytest.mark.parametrize("label", ["boat and dog", "two boats"])
+@pytest.mark.parametrize("label", ["boat and dog", "two boats", pytest.param("pink castle", marks=LATER)])
 def test_search_finds_in_crowds_what_no_exemplar_shows(label: str):
     told = "\n".join(
         f"{kind} exemplar: 0.1\n[image-1, masked] {each}." for kind in ("top", "random") for each in _OTHERS
@@ -151,15 +152,8 @@ def test_plain_search_answers_without_exemplars():
     assert _investigate(Searcher("plain"), "sea", "").endswith("[LABEL 1]: sea")
 
 
-@pytest.mark.parametrize(
-    ("without", "label"),
-    [
-        (["boat", "red"], "red boat"),
-        (["dusk", "storm", "sea"], "sea"),
-        (["dog", "polka dots", "outlined"], "animal"),
-        (["boat", "red"], "sea"),
-    ],
-)
+@pytest.mark.parametrize("without", [["boat", "red"], ["dusk", "storm", "sea"], ["dog", "polka dots", "outlined"]])
+@pytest.mark.parametrize("label", ["red boat", *(pytest.param(each, marks=LATER) for each in ("sea", "animal"))])
 def test_search_asks_for_nothing_that_the_generator_does_not_know(without: list[str], label: str):
     asked: list[str] = []
     orders: list[str] = []
